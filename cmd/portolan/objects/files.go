@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -28,6 +29,7 @@ var extensions = []string{".yaml", ".yml", ".json"}
 // fileFlags say which files a command reads, and the namespace for objects that name none.
 type fileFlags struct {
 	names     []string
+	built     string // the directory of -k
 	recursive bool
 	namespace string
 	// exported is true if fields that only a server sets are read, too.
@@ -36,20 +38,33 @@ type fileFlags struct {
 
 func (f *fileFlags) register(c *cobra.Command, verb string) {
 	flags := c.Flags()
-	flags.StringArrayVarP(&f.names, "filename", "f", nil, "file or directory with the objects to "+verb+", or - for stdin; may be repeated")
+	flags.StringArrayVarP(&f.names, "filename", "f", nil, "file, directory or URL with the objects to "+verb+", or - for stdin; may be repeated")
+	flags.StringVarP(&f.built, "kustomize", "k", "", "directory with a kustomization.yaml, which is built first, as kubectl apply -k does")
 	flags.BoolVarP(&f.recursive, "recursive", "R", false, "read the subdirectories of -f too")
 	flags.StringVarP(&f.namespace, "namespace", "n", "", `namespace of objects that name none (default $PORTOLAN_NAMESPACE, else "default"); those that name another are refused`)
 	_ = c.MarkFlagFilename("filename", "yaml", "yml", "json")
+	_ = c.MarkFlagDirname("kustomize")
 }
+
+// said returns the names of the files as the user gave them.
+func (f *fileFlags) said() string {
+	if f.built != "" {
+		return f.built
+	}
+	return strings.Join(cli.MapSlice(f.names, sourceOf), ", ")
+}
+
+// none says whether no file is named.
+func (f *fileFlags) none() bool { return len(f.names) == 0 && f.built == "" }
 
 // asIfApplied reads the files of a command that asks about their objects as if they were applied,
 // and returns the operations that would do so; nothing without -f. done is what was to become of
 // them, such as "analyzed".
-func (f *fileFlags) asIfApplied(env *environment, done string) (*manifest, []batch.Operation, error) {
-	if len(f.names) == 0 {
+func (f *fileFlags) asIfApplied(ctx context.Context, env *environment, done string) (*manifest, []batch.Operation, error) {
+	if f.none() {
 		return nil, nil, nil
 	}
-	m, err := f.read(env)
+	m, err := f.read(ctx, env)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -71,8 +86,8 @@ func (f *Files) Register(c *cobra.Command) {
 }
 
 // Operations returns the operations that would apply the objects of the files; none without -f.
-func (f *Files) Operations(line *cli.Environment) ([]batch.Operation, error) {
-	_, operations, err := f.flags.asIfApplied(&environment{line}, "asked about")
+func (f *Files) Operations(ctx context.Context, line *cli.Environment) ([]batch.Operation, error) {
+	_, operations, err := f.flags.asIfApplied(ctx, &environment{line}, "asked about")
 	return operations, err
 }
 
@@ -100,12 +115,18 @@ func (p passedOver) String() string {
 
 // read reads all files, and prints which folders it passes over. The manifest collects the
 // faults of the files; the returned error is about the command line.
-func (f *fileFlags) read(env *environment) (*manifest, error) {
+func (f *fileFlags) read(ctx context.Context, env *environment) (*manifest, error) {
+	if f.built != "" && (len(f.names) > 0 || f.recursive) {
+		return nil, exit.With(exit.Usage, errors.New("-k is a directory that is built first, and -f files as they are: leave one of them out"))
+	}
 	if first := slices.Index(f.names, "-"); first >= 0 && slices.Contains(f.names[first+1:], "-") {
 		return nil, exit.With(exit.Usage, errors.New("-f - is given twice: stdin can be read once"))
 	}
 	m := &manifest{schemas: env.Schemas, fallback: env.Namespace}
 	var all []reading
+	if f.built != "" {
+		m.sources, all = []string{f.built}, []reading{{file: f.built, built: true}}
+	}
 	for _, name := range f.names {
 		files, passed, err := f.list(name)
 		if err != nil {
@@ -126,7 +147,7 @@ func (f *fileFlags) read(env *environment) (*manifest, error) {
 	decode := f.decoder()
 	onAllCores(len(all), func(i int) {
 		if all[i].file != "" {
-			all[i].decode(env.Stdin, m.schemas, decode)
+			all[i].decode(ctx, env.Stdin, m.schemas, decode)
 		}
 	})
 	for _, r := range all {
@@ -134,7 +155,7 @@ func (f *fileFlags) read(env *environment) (*manifest, error) {
 		m.fault(r.err)
 	}
 	if len(m.documents) == 0 && m.faults.ErrorOrNil() == nil {
-		m.fault(fmt.Errorf("%s: no objects there", strings.Join(cli.MapSlice(f.names, sourceOf), ", ")))
+		m.fault(fmt.Errorf("%s: no objects there", f.said()))
 	}
 	m.setNamespaces(f.namespace)
 	m.reportDuplicates()
@@ -145,13 +166,10 @@ func (f *fileFlags) read(env *environment) (*manifest, error) {
 // Hidden folders do not count there.
 func (f *fileFlags) list(name string) ([]string, passedOver, error) {
 	none := passedOver{}
-	if name == "-" {
+	if name == "-" || isURL(name) {
 		return []string{name}, none, nil
 	}
 	info, err := os.Stat(name)
-	if err != nil && strings.Contains(name, "://") {
-		return nil, none, fmt.Errorf("-f %s: is no file: read it with another program, as in: curl -sf %s | portolan ... -f -", name, name)
-	}
 	if err != nil {
 		return nil, none, unreadable(name, err)
 	}
@@ -191,18 +209,23 @@ func (f *fileFlags) list(name string) ([]string, passedOver, error) {
 }
 
 // unreadable returns the error for a file that cannot be read.
-func unreadable(name string, err error) error {
+func unreadable(name string, err error) error { return unreadableAt("-f", name, err) }
+
+func unreadableAt(flag, name string, err error) error {
 	var path *fs.PathError
 	if errors.As(err, &path) {
 		err = path.Err
 	}
-	return fmt.Errorf("-f %s: %w", name, err)
+	return fmt.Errorf("%s %s: %w", flag, sourceOf(name), err)
 }
 
 // sourceOf returns the name of a file for errors.
 func sourceOf(file string) string {
-	if file == "-" {
+	switch {
+	case file == "-":
 		return "stdin"
+	case isURL(file):
+		return shownURL(file)
 	}
 	return file
 }
@@ -218,21 +241,35 @@ func (f *fileFlags) decoder() func(string, []byte, config.Resolver) ([]config.Do
 // reading is what was read of one file; without a file, an error about an argument.
 type reading struct {
 	file      string
+	built     bool // the file is a directory that is built
 	documents []config.Document
 	err       error
 }
 
-func (r *reading) decode(stdin io.Reader, schemas schema.Set, decode func(string, []byte, config.Resolver) ([]config.Document, error)) {
-	read := func() ([]byte, error) { return os.ReadFile(r.file) }
-	if r.file == "-" {
-		read = func() ([]byte, error) { return io.ReadAll(stdin) }
-	}
-	data, err := read()
+func (r *reading) decode(ctx context.Context, stdin io.Reader, schemas schema.Set, decode func(string, []byte, config.Resolver) ([]config.Document, error)) {
+	data, err := r.read(ctx, stdin)
 	if err != nil {
-		r.err = unreadable(r.file, err)
+		r.err = err
 		return
 	}
 	r.documents, r.err = decode(sourceOf(r.file), data, schemas.Type)
+}
+
+func (r *reading) read(ctx context.Context, stdin io.Reader) (data []byte, err error) {
+	switch {
+	case r.built:
+		return kustomize(r.file)
+	case r.file == "-":
+		data, err = io.ReadAll(stdin)
+	case isURL(r.file):
+		data, err = fetch(ctx, r.file)
+	default:
+		data, err = os.ReadFile(r.file)
+	}
+	if err != nil {
+		return nil, unreadable(r.file, err)
+	}
+	return data, nil
 }
 
 // onAllCores calls do with each number from 0 to n-1, several calls at a time.
