@@ -14,8 +14,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// errorText returns several errors one a line.
-func errorText(err error) string {
+// ErrorText returns the text of an error, several errors one a line.
+func ErrorText(err error) string {
 	var many *multierror.Error
 	if errors.As(err, &many) {
 		many.ErrorFormat = lines

@@ -43,7 +43,7 @@ func Run(ctx context.Context, p Program, args []string, stdin io.Reader, stdout,
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		fmt.Fprintln(stderr, "portolan: interrupted")
 	default:
-		fmt.Fprintf(stderr, "portolan: %s\n", strings.TrimSpace(errorText(err)))
+		fmt.Fprintf(stderr, "portolan: %s\n", strings.TrimSpace(ErrorText(err)))
 	}
 	return exit.Of(err)
 }

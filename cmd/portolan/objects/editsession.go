@@ -1,0 +1,315 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
+	"github.com/portolan-mesh/portolan/storage/config"
+)
+
+const editHead = `# Change what is below, save it, and close the editor. Kind, name and namespace stay.
+# A file that is closed unchanged or empty changes nothing.
+#
+`
+
+// editSession is a text that is edited, until it can be written.
+type editSession struct {
+	opened  []storedOnly // the objects as they were read last
+	file    string
+	kept    bool   // the file stays, since the user needs it
+	head    string // comments for the user, at the top
+	text    string // what is below, as the editor opens it
+	typed   string // what is below, as the editor was closed
+	merged  bool   // the text has changes of others and the user's
+	problem error  // why the editor opens again; nil if nothing is wrong
+}
+
+func newEditSession(opened []storedOnly) (*editSession, error) {
+	file, err := os.CreateTemp("", "portolan-edit-*.yaml")
+	if err == nil {
+		err = file.Close()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("make a file to edit: %w", err)
+	}
+	s := &editSession{opened: opened, file: file.Name(), head: editHead}
+	s.text, err = editText(cli.MapSlice(opened, func(o storedOnly) *unstructured.Unstructured { return o.object }))
+	return s, err
+}
+
+func (s *editSession) close() {
+	if !s.kept {
+		_ = os.Remove(s.file)
+	}
+}
+
+// cancel says that nothing was changed.
+func (s *editSession) cancel(env *environment) error {
+	_, err := fmt.Fprintln(env.Stderr, "Edit cancelled, nothing changed.")
+	return err
+}
+
+// keep keeps what was typed, and adds to an error where that is.
+func (s *editSession) keep(err error) error {
+	if s.isEmpty() || s.isUnchanged() && s.problem == nil && !s.merged {
+		return err
+	}
+	s.kept = true
+	return fmt.Errorf("%w\nWhat you have typed is in %s", err, s.file)
+}
+
+// open writes the text to the file, has the user edit it, and reads it.
+func (s *editSession) open(ctx context.Context, env *environment) error {
+	if err := os.WriteFile(s.file, []byte(s.head+s.text), 0o600); err != nil {
+		return err
+	}
+	failed := newEditor().open(ctx, env, s.file)
+	typed, err := os.ReadFile(s.file)
+	if err == nil {
+		s.typed = strings.TrimPrefix(string(typed), s.head)
+	}
+	return errors.Join(failed, err)
+}
+
+// isEmpty says whether nothing but comments is left.
+func (s *editSession) isEmpty() bool {
+	for line := range strings.Lines(s.typed) {
+		if line = strings.TrimSpace(line); line != "" && line != "---" && !strings.HasPrefix(line, "#") {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *editSession) isUnchanged() bool { return s.typed == s.text }
+
+// again has the editor open again, with what was typed and a fault above it. problem returns the
+// fault, given how many lines are above the text: it names lines of the file.
+func (s *editSession) again(problem func(lines int) error) {
+	lines := strings.Count(faultHead(problem(0)), "\n")
+	s.problem, s.text = problem(lines), s.typed
+	s.head = faultHead(s.problem)
+}
+
+// faultHead returns the comments about a fault.
+func faultHead(err error) string {
+	return comment(strings.TrimSpace(cli.ErrorText(err))+"\n\nCorrect it, save, and close the editor. Close it without a change to give up.") + "#\n"
+}
+
+// comment returns a text as lines of comments.
+func comment(text string) string {
+	var out strings.Builder
+	for line := range strings.Lines(text) {
+		out.WriteString(strings.TrimRight("# "+strings.TrimRight(line, "\n"), " ") + "\n")
+	}
+	return out.String()
+}
+
+// read reads what was typed. It returns what has changed, or a function that returns the faults,
+// given how many lines are above the text.
+func (s *editSession) read(env *environment) (change, func(lines int) error) {
+	if marked(s.typed) {
+		return change{}, func(int) error {
+			return exit.With(exit.Data, errors.New("nothing was edited: there are lines that begin with <<<<<<<, |||||||, ======= or >>>>>>>: leave of each such part what is to be written"))
+		}
+	}
+	m := s.manifest(env, 0)
+	if err := m.err("edited"); err != nil {
+		return change{}, func(lines int) error { return s.manifest(env, lines).err("edited") }
+	}
+	wanted, err := s.changed(m)
+	if err != nil {
+		return change{}, func(int) error { return err }
+	}
+	return wanted, nil
+}
+
+// manifest reads what was typed, below a number of lines.
+func (s *editSession) manifest(env *environment, lines int) *manifest {
+	m := &manifest{schemas: env.Schemas, fallback: env.Namespace, sources: []string{""}}
+	documents, err := config.Decode("", []byte(strings.Repeat("\n", lines)+s.typed), env.Schemas.Type)
+	m.documents = documents
+	m.fault(err)
+	m.setNamespaces("")
+	m.reportDuplicates()
+	for _, d := range m.documents {
+		i := s.find(d.Config.Key())
+		if i < 0 {
+			m.fault(d.Fault("", "was not opened: kind, name and namespace stay as they are, and portolan apply makes new objects"))
+			continue
+		}
+		if read := s.opened[i].object.GetResourceVersion(); d.Config.ResourceVersion == "" {
+			d.Config.ResourceVersion = read
+		} else if d.Config.ResourceVersion != read {
+			m.fault(d.Fault("metadata.resourceVersion", fmt.Sprintf("is %s, and the object was opened at %s: leave it as it was", d.Config.ResourceVersion, read)))
+		}
+	}
+	m.validate()
+	return m
+}
+
+// find returns the index of an object that was opened, -1 if it was not.
+func (s *editSession) find(key config.Key) int {
+	return slices.IndexFunc(s.opened, func(o storedOnly) bool { return o.key == key })
+}
+
+// changed returns what of the text differs from what was opened.
+func (s *editSession) changed(m *manifest) (change, error) {
+	operations, err := m.operations(batch.Update)
+	if err != nil {
+		return change{}, err
+	}
+	var out change
+	for i, d := range m.documents {
+		typed, err := objectIn(operations[i])
+		if err != nil {
+			return change{}, err
+		}
+		if reflect.DeepEqual(editable(typed).Object, editable(s.opened[s.find(d.Config.Key())].object).Object) {
+			continue
+		}
+		out.documents, out.operations = append(out.documents, d), append(out.operations, operations[i])
+	}
+	return out, nil
+}
+
+// shifted returns documents that stand a number of lines further below.
+func shifted(documents []config.Document, lines int) []config.Document {
+	return cli.MapSlice(documents, func(d config.Document) config.Document {
+		d.Line += lines
+		return d
+	})
+}
+
+// merge reads the objects anew, and merges the user's change with those of others. It returns false
+// if nothing but what servers report has changed.
+func (s *editSession) merge(ctx context.Context, env *environment, wanted change) (changed bool, err error) {
+	var now []storedOnly
+	err = env.Call(ctx, func(ctx context.Context, c *client.Client) error {
+		now, err = readNamed(ctx, env, c.Fresh(client.Freshness{Consistent: true}), selection{
+			keys: cli.MapSlice(s.opened, func(o storedOnly) config.Key { return o.key }),
+		})
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("nothing was edited: %w", err)
+	}
+	var texts []string
+	var others []string
+	for i, operation := range wanted.operations {
+		at := s.find(wanted.documents[i].Config.Key())
+		before, stored := editable(s.opened[at].object), editable(now[at].object)
+		if !reflect.DeepEqual(withoutVersion(before), withoutVersion(stored)) {
+			others = append(others, fmt.Sprintf("%s, at revision %s", s.opened[at].key, stored.GetResourceVersion()))
+		}
+		typed, err := objectIn(operation)
+		if err != nil {
+			return false, err
+		}
+		typed.SetResourceVersion(before.GetResourceVersion())
+		text, err := mergedText(editable(typed), before, stored)
+		if err != nil {
+			return false, err
+		}
+		texts = append(texts, text)
+	}
+	s.opened = now
+	if len(others) == 0 {
+		return false, nil
+	}
+	s.text, s.merged, s.problem = strings.Join(texts, "---\n"), true, nil
+	s.head = comment("Somebody has changed this meanwhile:\n  "+strings.Join(others, "\n  ")+"\nWhat is below has both changes.") +
+		conflictHead(s.text) + comment("Save and close the editor to write it; leave an empty file to give up.") + "#\n"
+	return true, nil
+}
+
+// conflictHead explains the marks in a text; empty if there are none.
+func conflictHead(text string) string {
+	if !marked(text) {
+		return ""
+	}
+	return comment("Where both have changed the same field, the lines are marked: yours, as it was opened,\nand as it is stored now. Leave of each such part what is to be written, without the marks.")
+}
+
+// anew returns a change for the versions of the objects that were read last.
+func (s *editSession) anew(wanted change) (change, error) {
+	var out change
+	for i, operation := range wanted.operations {
+		object, err := objectIn(operation)
+		if err != nil {
+			return change{}, err
+		}
+		d := wanted.documents[i]
+		object.SetResourceVersion(s.opened[s.find(d.Config.Key())].object.GetResourceVersion())
+		if operation, err = update(object); err != nil {
+			return change{}, err
+		}
+		d.Config.ResourceVersion = object.GetResourceVersion()
+		out.documents, out.operations = append(out.documents, d), append(out.operations, operation)
+	}
+	return out, nil
+}
+
+// mergedText returns the text of an object with the user's change and that of others, with marks
+// where both have changed the same.
+func mergedText(typed, before, stored *unstructured.Unstructured) (string, error) {
+	merged := mergeFields(typed.Object, before.Object, stored.Object)
+	var texts [3]string
+	for i, side := range []any{merged.mine, merged.base, merged.theirs} {
+		var err error
+		if texts[i], err = comparableText(&unstructured.Unstructured{Object: asMap(side)}, true); err != nil {
+			return "", err
+		}
+	}
+	return mergeTexts(texts[0], texts[1], texts[2], "yours", "opened, revision "+before.GetResourceVersion(), "stored, revision "+stored.GetResourceVersion()), nil
+}
+
+// editText returns objects as they are edited: without what only the server sets, but with the
+// resourceVersion.
+func editText(objects []*unstructured.Unstructured) (string, error) {
+	var texts []string
+	for _, object := range objects {
+		text, err := comparableText(object, true)
+		if err != nil {
+			return "", err
+		}
+		texts = append(texts, text)
+	}
+	return strings.Join(texts, "---\n"), nil
+}
+
+// editable returns an object without what only the server sets, but with the resourceVersion.
+func editable(object *unstructured.Unstructured) *unstructured.Unstructured {
+	object = object.DeepCopy()
+	for _, f := range []string{"creationTimestamp", "generation", "uid"} {
+		unstructured.RemoveNestedField(object.Object, "metadata", f)
+	}
+	delete(object.Object, "status")
+	return object
+}
+
+func withoutVersion(object *unstructured.Unstructured) map[string]any {
+	object = object.DeepCopy()
+	unstructured.RemoveNestedField(object.Object, "metadata", "resourceVersion")
+	return object.Object
+}
+
+// objectIn returns the object of an operation.
+func objectIn(operation batch.Operation) (*unstructured.Unstructured, error) {
+	out := &unstructured.Unstructured{}
+	if err := out.UnmarshalJSON(operation.Object); err != nil {
+		return nil, fmt.Errorf("read an object that was typed: %w", err)
+	}
+	return out, nil
+}
