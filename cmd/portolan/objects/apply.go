@@ -30,7 +30,7 @@ type applyOptions struct {
 func newApplyCommand(env *environment) *cobra.Command {
 	o := applyOptions{verb: batch.Apply}
 	c := &cobra.Command{
-		Use: "apply (-f FILE|DIR|URL|- | -k DIR)",
+		Use:   "apply (-f FILE|DIR|URL|- | -k DIR)",
 		Short: "Create or change objects, all of them as one change",
 		Long: `Create or change objects: all those of the files as one change, which proxies
 see whole, or, where one of them has a fault, none.

@@ -93,7 +93,9 @@ func (o *patchOptions) read(c *cobra.Command, env *environment) (func(*unstructu
 	if err != nil {
 		return nil, exit.With(exit.Data, fmt.Errorf("nothing was patched: %s: %w", where, err))
 	}
-	return func(object *unstructured.Unstructured) (*unstructured.Unstructured, error) { return patched(object, apply) }, nil
+	return func(object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+		return patched(object, apply)
+	}, nil
 }
 
 // parse returns the function that applies a patch to the JSON of an object.

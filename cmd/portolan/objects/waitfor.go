@@ -141,6 +141,9 @@ func (w *waitFor) run(c *cobra.Command, env *environment, args []string, namespa
 		if err != nil {
 			return err
 		}
+		if len(all) == 0 && w.text != "delete" {
+			return exit.Quietly(exit.Failure, "there are no such objects")
+		}
 		keys = cli.MapSlice(all, func(s storedOnly) config.Key { return s.key })
 	}
 	began := env.Now()
