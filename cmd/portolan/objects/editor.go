@@ -8,6 +8,7 @@ import (
 	"os/exec"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 )
 
 // editorNames are the variables that name the user's editor; the first that is set counts.
@@ -29,7 +30,7 @@ func (e editor) open(ctx context.Context, env *environment, file string) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		return fmt.Errorf("the editor %q failed: %w (PORTOLAN_EDITOR, VISUAL or EDITOR say which one to use)", string(e), err)
+		return exit.With(exit.Failure, fmt.Errorf("the editor %q failed: %w (PORTOLAN_EDITOR, VISUAL or EDITOR say which one to use)", string(e), err))
 	}
 	return nil
 }

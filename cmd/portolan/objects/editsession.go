@@ -77,9 +77,17 @@ func (s *editSession) open(ctx context.Context, env *environment) error {
 	failed := newEditor().open(ctx, env, s.file)
 	typed, err := os.ReadFile(s.file)
 	if err == nil {
-		s.typed = strings.TrimPrefix(string(typed), s.head)
+		s.typed = belowHead(string(typed), strings.Count(s.head, "\n"))
 	}
 	return errors.Join(failed, err)
+}
+
+// belowHead returns a text without the comments at its top, of which there were a number of lines.
+func belowHead(text string, lines int) string {
+	for ; lines > 0 && strings.HasPrefix(text, "#"); lines-- {
+		_, text, _ = strings.Cut(text, "\n")
+	}
+	return text
 }
 
 // isEmpty says whether nothing but comments is left.

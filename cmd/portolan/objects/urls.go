@@ -25,7 +25,7 @@ func isURL(name string) bool { return strings.Contains(name, "://") }
 
 // shownURL returns a URL as it may be printed: without a password.
 func shownURL(name string) string {
-	if u, err := url.Parse(name); err == nil {
+	if u, err := url.Parse(name); err == nil && u.User != nil {
 		return u.Redacted()
 	}
 	return name
