@@ -72,7 +72,7 @@ func (o *editOptions) run(ctx context.Context, env *environment, selected select
 	defer s.close()
 	for try := 1; ; try++ {
 		if !env.Terminal && try > editTries {
-			return s.keep(cmp.Or(s.problem, exit.With(exit.Conflict, errors.New("nothing was edited: somebody else changes it again and again"))))
+			return s.keep(env, cmp.Or(s.problem, exit.With(exit.Conflict, errors.New("nothing was edited: somebody else changes it again and again"))))
 		}
 		done, err := o.once(ctx, env, s)
 		if done || err != nil {
@@ -84,13 +84,13 @@ func (o *editOptions) run(ctx context.Context, env *environment, selected select
 // once opens the editor, and writes what it made. It returns false if the editor has to open again.
 func (o *editOptions) once(ctx context.Context, env *environment, s *editSession) (done bool, err error) {
 	if err := s.open(ctx, env); err != nil {
-		return true, s.keep(fmt.Errorf("nothing was edited: %w", err))
+		return true, s.keep(env, fmt.Errorf("nothing was edited: %w", err))
 	}
 	switch {
 	case s.isEmpty(), s.isUnchanged() && s.problem == nil && !s.merged:
 		return true, s.cancel(env)
 	case s.isUnchanged() && s.problem != nil:
-		return true, s.keep(s.problem)
+		return true, s.keep(env, s.problem)
 	}
 	wanted, faults := s.read(env)
 	if faults != nil {
@@ -123,20 +123,20 @@ func (o *editOptions) write(ctx context.Context, env *environment, s *editSessio
 			return false, nil
 		case exit.Conflict:
 		default:
-			return true, s.keep(cli.Refused(err, o.done, wanted.documents))
+			return true, s.keep(env, cli.Refused(err, o.done, wanted.documents))
 		}
 		refused := cli.Refused(err, o.done, wanted.documents)
 		changed, err := s.merge(ctx, env, wanted)
 		switch {
 		case err != nil:
-			return true, s.keep(err)
+			return true, s.keep(env, err)
 		case changed:
 			return false, nil
 		case attempt == rewriteAttempts:
-			return true, s.keep(refused)
+			return true, s.keep(env, refused)
 		}
 		if wanted, err = s.anew(wanted); err != nil {
-			return true, s.keep(err)
+			return true, s.keep(env, err)
 		}
 	}
 }

@@ -17,7 +17,7 @@ const (
 // marked says whether a text has marks of a merge in it.
 func marked(text string) bool {
 	for line := range strings.Lines(text) {
-		if strings.HasPrefix(line, markMine) || strings.HasPrefix(line, markBase) || strings.TrimSpace(line) == markTheirs || strings.HasPrefix(line, markEnd) {
+		if strings.HasPrefix(line, markMine) || strings.HasPrefix(line, markBase) || strings.TrimRight(line, "\r\n") == markTheirs || strings.HasPrefix(line, markEnd) {
 			return true
 		}
 	}

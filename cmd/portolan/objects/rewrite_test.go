@@ -190,3 +190,23 @@ func TestDeleteAmong(t *testing.T) {
 	}
 	clitest.Same(t, "all", a.Must(t, "", "delete", "all", "--all", "-A", "-o", "name"), "serviceentry/zoo/a\nserviceentry/zoo/b\nserviceentry/zoo/c\n")
 }
+
+// TestRewriteSecrets: labels of a secret, by label and by an editor, leave its sealed data as it is.
+func TestRewriteSecrets(t *testing.T) {
+	a := startAPI(t)
+	file := filepath.Join(clitest.Write(t, map[string]string{"ca.pem": "hidden"}), "ca.pem")
+	a.Must(t, "", "secret", "generic", "clients", "-n", "shop", "--from-file", "note="+file)
+	sealed := func() string {
+		return a.Must(t, "", "get", "secret/clients", "-n", "shop", "-o", "jsonpath={.sealed}{.type}")
+	}
+	before := sealed()
+	if !strings.Contains(before, "note") {
+		t.Fatalf("sealed: %s", before)
+	}
+	clitest.Same(t, "label", a.Must(t, "", "label", "secret/clients", "-n", "shop", "a=b"), "secret/shop/clients  configured  rev 3\n")
+	editors(t, "s/a: b/a: c/")
+	clitest.Same(t, "edit", a.Must(t, "", "edit", "secret/clients", "-n", "shop"), "secret/shop/clients  configured  rev 4\n")
+	clitest.Same(t, "patch", a.Must(t, "", "patch", "secret/clients", "-n", "shop", "-p", "metadata: {labels: {d: e}}"), "secret/shop/clients  configured  rev 5\n")
+	clitest.Same(t, "the data", sealed(), before)
+	clitest.Same(t, "the labels", a.Must(t, "", "label", "secret/clients", "-n", "shop", "--list"), "secret/shop/clients  a=c\nsecret/shop/clients  d=e\n")
+}
