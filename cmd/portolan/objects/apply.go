@@ -37,8 +37,8 @@ see whole, or, where one of them has a fault, none.
 
 What a file says replaces the spec, the labels and the annotations of an object.
 -f takes a URL too, of http or https: up to 32 MiB, within 30 seconds, over at most 5
-redirects. -k builds a kustomization first, with the kustomize that this program has in it; what it
-names elsewhere is fetched by that, of repositories with the git that is installed.
+redirects. -k has a kustomization built first, by kustomize or kubectl, the first that is
+in the PATH.
 
 A metadata.resourceVersion in it must be that of the stored object (exit code 75
 where it is not); without one, the last write wins.

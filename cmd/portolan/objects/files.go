@@ -17,7 +17,6 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
 	"github.com/portolan-mesh/portolan/storage/config"
-	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
 // extensions lists the extensions of the files that are read in a directory.
@@ -36,7 +35,7 @@ type fileFlags struct {
 func (f *fileFlags) register(c *cobra.Command, verb string) {
 	flags := c.Flags()
 	flags.StringArrayVarP(&f.names, "filename", "f", nil, "file, directory or URL with the objects to "+verb+", or - for stdin; may be repeated")
-	flags.StringVarP(&f.built, "kustomize", "k", "", "directory with a kustomization.yaml, which is built first, as kubectl apply -k does")
+	flags.StringVarP(&f.built, "kustomize", "k", "", "directory with a kustomization.yaml, which kustomize or kubectl builds first")
 	flags.BoolVarP(&f.recursive, "recursive", "R", false, "read the subdirectories of -f too")
 	flags.StringVarP(&f.namespace, "namespace", "n", "", `namespace of objects that name none (default $PORTOLAN_NAMESPACE, else "default"); those that name another are refused`)
 	_ = c.MarkFlagFilename("filename", "yaml", "yml", "json")
@@ -122,7 +121,7 @@ func (f *fileFlags) read(ctx context.Context, env *environment) (*manifest, erro
 	decode := f.decoder()
 	onAllCores(len(all), func(i int) {
 		if all[i].file != "" {
-			all[i].decode(ctx, env.Stdin, m.schemas, decode)
+			all[i].decode(ctx, env, decode)
 		}
 	})
 	for _, r := range all {
@@ -221,21 +220,21 @@ type reading struct {
 	err       error
 }
 
-func (r *reading) decode(ctx context.Context, stdin io.Reader, schemas schema.Set, decode func(string, []byte, config.Resolver) ([]config.Document, error)) {
-	data, err := r.read(ctx, stdin)
+func (r *reading) decode(ctx context.Context, env *environment, decode func(string, []byte, config.Resolver) ([]config.Document, error)) {
+	data, err := r.read(ctx, env)
 	if err != nil {
 		r.err = err
 		return
 	}
-	r.documents, r.err = decode(sourceOf(r.file), data, schemas.Type)
+	r.documents, r.err = decode(sourceOf(r.file), data, env.Schemas.Type)
 }
 
-func (r *reading) read(ctx context.Context, stdin io.Reader) (data []byte, err error) {
+func (r *reading) read(ctx context.Context, env *environment) (data []byte, err error) {
 	switch {
 	case r.built:
-		return kustomize(r.file)
+		return kustomize(ctx, env, r.file)
 	case r.file == "-":
-		data, err = io.ReadAll(stdin)
+		data, err = io.ReadAll(env.Stdin)
 	case isURL(r.file):
 		data, err = fetch(ctx, r.file)
 	default:

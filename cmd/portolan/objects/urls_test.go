@@ -82,35 +82,3 @@ func TestRedirectsStayEncrypted(t *testing.T) {
 		}
 	}
 }
-
-func TestApplyOfKustomizations(t *testing.T) {
-	t.Parallel()
-	a := startAPI(t)
-	dir := clitest.Write(t, map[string]string{
-		"base/kustomization.yaml":    "resources: [x.yaml]\n",
-		"base/x.yaml":                clitest.Entry("x", ""),
-		"prod/kustomization.yaml":    "resources: [../base]\nnamespace: prod\nnameSuffix: -v1\nlabels: [{pairs: {env: prod}}]\npatches: [{target: {kind: ServiceEntry}, patch: '[{\"op\": \"replace\", \"path\": \"/spec/resolution\", \"value\": \"DNS\"}]'}]\n",
-		"broken/kustomization.yaml":  "resources: [nope.yaml]\n",
-		"strange/kustomization.yaml": "configMapGenerator: [{name: x, literals: [a=b]}]\n",
-		"empty/README":               "nothing here\n",
-	})
-	clitest.Same(t, "applied", a.Must(t, "", "apply", "-k", dir+"/prod"), "serviceentry/prod/x-v1  created  rev 2\n")
-	clitest.Same(t, "what is stored", a.Must(t, "", "get", "se/x-v1", "-n", "prod", "-o", "jsonpath={.metadata.labels}{.spec.resolution}"), `{"env":"prod"}DNS`)
-	clitest.Same(t, "no difference", a.Must(t, "", "diff", "-k", dir+"/prod"), "")
-	clitest.Same(t, "deleted", a.Must(t, "", "delete", "-k", dir+"/prod"), "serviceentry/prod/x-v1  deleted  rev 3\n")
-	for name, says := range map[string]string{
-		"broken":      "nope.yaml",
-		"empty":       "unable to find one of 'kustomization.yaml', 'kustomization.yml' or 'Kustomization'",
-		"strange":     `unknown kind "ConfigMap"`,
-		"base/x.yaml": "is no directory: name that with the kustomization.yaml, or read the file with -f",
-		"nope":        "no such file or directory",
-	} {
-		o := a.Do(t, "", "apply", "-k", dir+"/"+name)
-		if o.Code != exit.Data || o.Out != "" || strings.Count(o.Err, "\n") != 1 || !strings.Contains(o.Err, says) {
-			t.Errorf("%s: %+v", name, o)
-		}
-	}
-	if v := a.Store.Version(); v != "3" {
-		t.Errorf("the store is at %s", v)
-	}
-}
