@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"gotest.tools/v3/golden"
@@ -62,6 +63,7 @@ func startEdited(t *testing.T) clitest.API {
 }
 
 func TestEdit(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
 	a := startEdited(t)
 	for _, test := range []struct {
 		name, script string
@@ -107,12 +109,11 @@ func TestEditAgain(t *testing.T) {
 		"s/hots:/hosts:/\ns/timeout: never/timeout: 3s/\ns/name: x$/name: other/",
 		"s/name: other/name: x/", // the server refuses
 		"s/3s/4s/")
-	refused := false
+	var refused atomic.Bool
 	url := inFrontOf(t, a, func(w http.ResponseWriter, r *http.Request) bool {
-		if r.Method != http.MethodPost || refused {
+		if r.Method != http.MethodPost || refused.Swap(true) {
 			return false
 		}
-		refused = true
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusUnprocessableEntity)
 		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422,"message":"no","details":{"causes":[{"reason":"FieldValueInvalid","message":"is too short for this server","field":"operations[0].object.spec.http[0].timeout"}]}}`))
