@@ -3,6 +3,7 @@ package main
 import (
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,7 +31,7 @@ func TestCompletion(t *testing.T) {
 	}))
 	a.Must(t, clitest.Entry("x", "")+"---\n"+clitest.Entry("z", "")+"---\n"+clitest.Entry("far", ", namespace: edge"), "apply", "-f", "-", "-m", "why")
 	a.Must(t, clitest.Entry("x", ", labels: {a: b}"), "apply", "-f", "-")
-	const names, ordered = ":4\n", ":36\n" // no file names; keep the order
+	const names, pieces, ordered = ":4\n", ":6\n", ":36\n" // no file names; no blank behind; keep the order
 	for line, want := range map[string]string{
 		"delete se x ":                 "z\n" + names,
 		"get se -n edge ":              "far\n" + names,
@@ -38,6 +39,15 @@ func TestCompletion(t *testing.T) {
 		"describe se/edge/":            "se/edge/far\n" + names,
 		"get frobs ":                   names,
 		"get vs -o ":                   "table\nwide\nyaml\njson\nname\n" + names,
+		"get vs -o cus":                "custom-columns=\ncustom-columns-file=\n" + pieces,
+		"get vs -o jsonpath-f":         "jsonpath-file=\n" + pieces,
+		"edit se/":                     "se/x\nse/z\n" + names,
+		"label se x ":                  "z\n" + names,
+		"annotate se -n edge ":         "far\n" + names,
+		"patch se/edge/":               "se/edge/far\n" + names,
+		"patch se/x --type ":           "merge\njson\n" + names,
+		"edit -n ":                     "default\nedge\n" + names,
+		"wait se/x --for ":             "condition=\njsonpath=\ncreate\ndelete\n" + pieces,
 		"get se -n ":                   "default\nedge\n" + names,
 		"apply --namespace ":           "default\nedge\n" + names,
 		"proxy status ":                "edge-1\trouter of namespace edge\nvm-17\tsidecar of namespace shop\n" + names,
@@ -52,7 +62,7 @@ func TestCompletion(t *testing.T) {
 		words := append([]string{"--server", a.URL, "__complete"}, strings.Split(line, " ")...)
 		clitest.Same(t, line, secondsAgo.ReplaceAllString(do(t, "", words...).Out, "\t0s ago"), want)
 		words[1] = "http://127.0.0.1:1"
-		if strings.HasPrefix(line, "get vs -o") {
+		if slices.ContainsFunc([]string{"get vs -o", "patch se/x --type", "wait se/x --for"}, func(fixed string) bool { return strings.HasPrefix(line, fixed) }) {
 			continue
 		}
 		if o := do(t, "", words...); !strings.HasPrefix(o.Out, ":") || strings.Contains(o.Err, "No server") || strings.Contains(o.Err, "reach") {

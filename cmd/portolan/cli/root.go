@@ -58,6 +58,7 @@ Istio's API, kept in etcd, served as xDS to Envoy. No Kubernetes.
   portolan serve                       run the control plane
   portolan apply -f shop/              put configuration into it, as one change
   portolan get virtualservices -A      see what it has
+  portolan edit vs/reviews -n shop     change it in an editor; also label, annotate, patch
   portolan wait vs/reviews -n shop     wait until the proxies have taken it
   portolan proxy status                see what each of them has
   portolan describe vs/shop/reviews    see what became of an object, and what refers to it

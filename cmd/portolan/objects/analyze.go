@@ -84,7 +84,7 @@ func (o *analyzeOptions) check() error {
 }
 
 func (o *analyzeOptions) run(ctx context.Context, env *environment) error {
-	operations, fileKeys, err := o.operations(env)
+	operations, fileKeys, err := o.operations(ctx, env)
 	if err != nil {
 		return err
 	}
@@ -140,8 +140,8 @@ func leaveOut(list *finding.List, is []finding.Finding, fileKeys map[config.Key]
 
 // operations returns the operations that would apply the files, and the keys of their objects;
 // nothing without -f.
-func (o *analyzeOptions) operations(env *environment) ([]batch.Operation, map[config.Key]bool, error) {
-	m, operations, err := o.files.asIfApplied(env, "analyzed")
+func (o *analyzeOptions) operations(ctx context.Context, env *environment) ([]batch.Operation, map[config.Key]bool, error) {
+	m, operations, err := o.files.asIfApplied(ctx, env, "analyzed")
 	if m == nil {
 		return nil, nil, err
 	}

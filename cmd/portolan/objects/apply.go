@@ -30,12 +30,16 @@ type applyOptions struct {
 func newApplyCommand(env *environment) *cobra.Command {
 	o := applyOptions{verb: batch.Apply}
 	c := &cobra.Command{
-		Use: "apply -f FILE|DIR|-", SuggestFor: []string{"create", "edit", "patch", "replace"},
+		Use:   "apply (-f FILE|DIR|URL|- | -k DIR)",
 		Short: "Create or change objects, all of them as one change",
 		Long: `Create or change objects: all those of the files as one change, which proxies
 see whole, or, where one of them has a fault, none.
 
 What a file says replaces the spec, the labels and the annotations of an object.
+-f takes a URL too, of http or https: up to 32 MiB, within 30 seconds, over at most 5
+redirects. -k has a kustomization built first, by kustomize or kubectl, the first that is
+in the PATH.
+
 A metadata.resourceVersion in it must be that of the stored object (exit code 75
 where it is not); without one, the last write wins.
 
@@ -49,12 +53,14 @@ and needs no server.
   portolan apply -f shop/ --dry-run=server --xds
   portolan apply -f shop/ --wait
   portolan apply -f shop/ -R -n shop
+  portolan apply -k overlays/prod --dry-run=server
+  portolan apply -f https://example.com/mesh/shop.yaml
   portolan apply -f shop/ --prune -l app=shop
   portolan get vs/reviews -n shop -o yaml | sed s/v1/v2/ | portolan apply -f -`,
 		Args: filesOnly,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if len(o.files.names) == 0 {
-				return exit.With(exit.Usage, errors.New("name what to apply: -f FILE, -f DIR, or -f - for stdin"))
+			if o.files.none() {
+				return exit.With(exit.Usage, errors.New("name what to apply: -f FILE, -f DIR, -f URL, -k DIR, or -f - for stdin"))
 			}
 			if err := cmp.Or(o.check(c), o.prune.check(env.Schemas, o.dry.mode), o.checkChunks(), o.checkStrict()); err != nil {
 				return err
@@ -99,7 +105,7 @@ func filesOnly(_ *cobra.Command, args []string) error {
 }
 
 func (o *applyOptions) run(ctx context.Context, env *environment) error {
-	m, err := o.files.read(env)
+	m, err := o.files.read(ctx, env)
 	if err != nil {
 		return err
 	}

@@ -99,7 +99,9 @@ func TestApplyBadInput(t *testing.T) {
 			"nothing was applied: 2 faults:\n" +
 				`  stdin: document 1 (line 1): serviceentry/shop/UPPER: metadata.name: "UPPER" is not valid: a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character` + "\n" +
 				`  stdin: document 2 (line 11): serviceentry/shop/b: spec.resolution: must be one of NONE, STATIC, DNS, DNS_ROUND_ROBIN, DYNAMIC_DNS, is "STATISTIC"`},
-		{"a URL", "", []string{"-f", "https://x/y.yaml"}, exit.Data, "nothing was applied: -f https://x/y.yaml: is no file: read it with another program, as in: curl -sf https://x/y.yaml | portolan ... -f -"},
+		{"a URL that is none", "", []string{"-f", "ftp://x/y.yaml"}, exit.Data, "nothing was applied: -f ftp://x/y.yaml: is no URL of a file: give http://HOST/PATH or https://HOST/PATH"},
+		{"no kustomization", "", []string{"-k", "absent"}, exit.Data, "nothing was applied: -k absent: no such file or directory"},
+		{"files beside a kustomization", "", []string{"-k", "absent"}, exit.Usage, "-k is a directory that is built first, and -f files as they are: leave one of them out"},
 		{"no file", "", []string{"-f", "absent.yaml"}, exit.Data, "nothing was applied: -f absent.yaml: no such file or directory"},
 		{"stdin twice", "", []string{"-f", "-"}, exit.Usage, "-f - is given twice: stdin can be read once"},
 		{"file without -f", "", []string{"shop.yaml"}, exit.Usage, "shop.yaml: name files with -f\nSee 'portolan apply --help'"},
@@ -108,7 +110,7 @@ func TestApplyBadInput(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			args := append([]string{"apply"}, test.args...)
-			if test.name != "no file" {
+			if test.name != "no file" && test.name != "no kustomization" {
 				args = append(args, "-f", "-")
 			}
 			o := a.Do(t, test.stdin, args...)

@@ -48,6 +48,24 @@ func completeObjects(env *environment) cobra.CompletionFunc {
 	}
 }
 
+// completeGetOutput offers the values of -o of get; a text follows some of them.
+func completeGetOutput(_ *cobra.Command, _ []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	name, file, given := strings.Cut(word, "=")
+	if given && strings.HasSuffix(name, "-file") && file == "" {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	var out []cobra.Completion
+	for _, f := range writtenForms {
+		if word != "" && strings.HasPrefix(f.name, word) {
+			out = append(out, f.name+"=")
+		}
+	}
+	if len(out) > 0 {
+		return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	}
+	return slices.Clone(getOutputs), cobra.ShellCompDirectiveNoFileComp
+}
+
 // namespaceGiven returns the value of -n, empty if it was not given.
 func namespaceGiven(c *cobra.Command) string {
 	namespace, _ := c.Flags().GetString("namespace")

@@ -21,6 +21,7 @@ import (
 type deleteOptions struct {
 	writeFlags
 	files          fileFlags
+	among          among
 	ignoreNotFound bool
 	yes            bool
 }
@@ -28,12 +29,16 @@ type deleteOptions struct {
 func newDeleteCommand(env *environment) *cobra.Command {
 	var o deleteOptions
 	c := &cobra.Command{
-		Use: "delete (-f FILE|DIR|- | KIND NAME... | KIND/NAME...)", SuggestFor: []string{"remove", "rm"},
+		Use: "delete (-f FILE|DIR|URL|- | -k DIR | KIND NAME... | KIND/NAME... | KIND --all | KIND -l LABELS)", SuggestFor: []string{"remove", "rm"},
 		Short: "Delete objects, all of them as one change",
 		Long: `Delete objects, named by files or by arguments: all of them as one change, or,
 where one of them does not exist, none.
 
 A metadata.resourceVersion in a file must be that of the stored object.
+
+--all deletes all objects of a kind in the namespace, or with -A in all; -l those with
+these labels. On a terminal it first names what it would delete, and asks; --yes does
+without. An object that changes meanwhile stays, and so does everything else (exit code 75).
 
 It first tries the delete on the server. Where an object that stays refers to one that
 would go, it names both, asks on a terminal, and elsewhere refuses without --yes. With
@@ -47,20 +52,23 @@ of their resources too. --dry-run=client only reads the files or arguments.
 		Example: `  portolan delete -f shop/
   portolan delete vs reviews ratings -n shop
   portolan delete vs/reviews dr/reviews -n shop --ignore-not-found
-  portolan delete dr/reviews -n shop --dry-run=server --xds`,
+  portolan delete dr/reviews -n shop --dry-run=server --xds
+  portolan delete se -n shop --all --yes
+  portolan delete vs,dr -n shop -l app=reviews --dry-run=server`,
 		ValidArgsFunction: completeObjects(env),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := o.check(c); err != nil {
 				return err
 			}
-			documents, err := o.documents(env, args)
-			if err != nil {
+			documents, err := o.documents(c.Context(), env, args)
+			if err != nil || len(documents) == 0 {
 				return err
 			}
 			return o.run(c.Context(), env, documents)
 		},
 	}
 	o.files.register(c, "delete")
+	o.among.register(c, "delete")
 	o.writeFlags.register(c)
 	cli.RegisterYes(c, &o.yes)
 	c.Flags().BoolVar(&o.ignoreNotFound, "ignore-not-found", false, "take objects that do not exist for deleted")
@@ -68,19 +76,19 @@ of their resources too. --dry-run=client only reads the files or arguments.
 }
 
 // Objects named by arguments have no file.
-func (o *deleteOptions) documents(env *environment, args []string) ([]config.Document, error) {
+func (o *deleteOptions) documents(ctx context.Context, env *environment, args []string) ([]config.Document, error) {
 	switch {
-	case len(args) == 0 && len(o.files.names) == 0:
+	case len(args) == 0 && o.files.none():
 		return nil, exit.With(exit.Usage, errors.New("name what to delete: KIND NAME, KIND/NAME, or files with -f"))
-	case len(args) > 0 && len(o.files.names) > 0:
+	case len(args) > 0 && !o.files.none():
 		return nil, exit.With(exit.Usage, fmt.Errorf("%s: name objects either by files (-f) or by arguments", args[0]))
 	case len(args) > 0:
-		selected, err := selectObjects(env, args, o.files.namespace)
+		selected, err := o.among.choose(env, args, o.files.namespace, "delete")
 		if err != nil {
 			return nil, err
 		}
 		if len(selected.keys) == 0 {
-			return nil, exit.With(exit.Usage, fmt.Errorf("name the %s to delete", selected.kinds[0].Plural))
+			return o.listed(ctx, env, selected)
 		}
 		var documents []config.Document
 		for _, key := range selected.keys {
@@ -90,11 +98,35 @@ func (o *deleteOptions) documents(env *environment, args []string) ([]config.Doc
 		}
 		return documents, nil
 	}
-	m, err := o.files.read(env)
+	if o.among.asked() {
+		return nil, exit.With(exit.Usage, errors.New("--all, -l and -A select among the objects of a kind: name one, and leave the files out"))
+	}
+	m, err := o.files.read(ctx, env)
 	if err != nil {
 		return nil, err
 	}
 	return m.documents, m.err("deleted")
+}
+
+// listed returns the objects that --all or -l selects, each in the version that it has, and asks on
+// a terminal whether to delete them. If there are none, it says so.
+func (o *deleteOptions) listed(ctx context.Context, env *environment, selected selection) ([]config.Document, error) {
+	if o.dry.mode == dryRunClient {
+		return nil, exit.With(exit.Usage, errors.New("--dry-run=client: the server alone knows which objects there are: use --dry-run=server"))
+	}
+	all, err := o.among.read(ctx, env, selected, o.files.namespace, "deleted")
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	documents := cli.MapSlice(all, storedOnly.document)
+	if o.yes || !env.Terminal || o.dry.mode != dryRunNone {
+		return documents, nil
+	}
+	fmt.Fprintln(env.Stderr, "To be deleted:")
+	for _, one := range all {
+		fmt.Fprintln(env.Stderr, "  "+one.key.String())
+	}
+	return documents, env.Confirm(ctx, "Delete "+itOrThese(len(all))+"?", "nothing was deleted")
 }
 
 func (o *deleteOptions) run(ctx context.Context, env *environment, documents []config.Document) error {

@@ -51,8 +51,8 @@ after an error.` + pruneHelp,
 			if err := filesOnly(c, args); err != nil {
 				return exit.With(exit.Usage, fmt.Errorf("%w, or give --from REVISION", err))
 			}
-			if len(o.files.names) == 0 {
-				return exit.With(exit.Usage, errors.New("name what to compare: -f FILE, -f DIR, or -f - for stdin; or --from REVISION"))
+			if o.files.none() {
+				return exit.With(exit.Usage, errors.New("name what to compare: -f FILE, -f DIR, -f URL, -k DIR, or -f - for stdin; or --from REVISION"))
 			}
 			if err := o.prune.check(env.Schemas, dryRunNone); err != nil {
 				return err
@@ -67,7 +67,7 @@ after an error.` + pruneHelp,
 }
 
 func (o *diffOptions) runRevisions(c *cobra.Command, env *environment, args []string) error {
-	if len(o.files.names) > 0 || o.prune.enabled || o.prune.selector != "" || len(o.prune.names) > 0 {
+	if !o.files.none() || o.prune.enabled || o.prune.selector != "" || len(o.prune.names) > 0 {
 		return exit.With(exit.Usage, errors.New("--from, --to and -A compare revisions of the store, and -f and --prune files with it: leave one of them out"))
 	}
 	if err := o.revisions.check(c); err != nil {
@@ -81,7 +81,7 @@ func (o *diffOptions) runRevisions(c *cobra.Command, env *environment, args []st
 }
 
 func (o *diffOptions) run(ctx context.Context, env *environment) error {
-	m, err := o.files.read(env)
+	m, err := o.files.read(ctx, env)
 	if err != nil {
 		return err
 	}

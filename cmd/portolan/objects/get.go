@@ -12,16 +12,10 @@ import (
 
 	"github.com/hashicorp/go-multierror"
 	"github.com/spf13/cobra"
-	yamlv2 "go.yaml.in/yaml/v2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/util/jsonpath"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
-	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
-	"github.com/portolan-mesh/portolan/cmd/portolan/help"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/call"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -34,24 +28,26 @@ type getOptions struct {
 	output        string
 	noHeaders     bool
 	selector      string
+	fields        string // --field-selector
+	sorting       string // --sort-by
+	labels        labelColumns
+	absent        bool // --ignore-not-found
 	freshness     client.Freshness
 	watch         watchFlags
-	template      *jsonpath.JSONPath // from -o jsonpath=, else nil
+	form          *form // what the user wrote behind -o, else nil
 }
 
 var getOutputs = []string{"table", "wide", "yaml", "json", "name"}
 
-// templatePrefix begins a value of -o that is a template.
-const templatePrefix = "jsonpath="
-
 func newGetCommand(env *environment) *cobra.Command {
 	var o getOptions
 	c := &cobra.Command{
-		Use: "get (KIND[,KIND...] | KIND NAME... | KIND/NAME...)", SuggestFor: []string{"list", "ls"},
+		Use: "get (KIND[,KIND...] | all | KIND NAME... | KIND/NAME...)", SuggestFor: []string{"list", "ls"},
 		Short: "Show objects",
 		Long: `Show objects: all of some kinds in a namespace, or those named. Kinds go by their
 names, singular or plural, and by their short names; see portolan api-resources.
-An object also goes by KIND/NAMESPACE/NAME, as all commands print it.
+An object also goes by KIND/NAMESPACE/NAME, as all commands print it. "all" is all
+kinds but secrets, users and tokens, as far as you may list them.
 
 REV is the revision of the store at which an object or its status was last changed,
 its metadata.resourceVersion. In wide tables PROGRAMMED is whether proxies have taken
@@ -63,9 +59,18 @@ after a change made through another server, --min-revision with the revision
 that the change printed waits for it. --revision shows objects as they were.
 
 -l takes labels as Kubernetes does: app=web,tier!=back, 'version in (v1, v2)', !old.
+--field-selector takes metadata.name and metadata.namespace. -L and --show-labels add
+columns at the end, with the labels of the objects themselves.
 -w takes several kinds and objects too, and goes on after a restart of the server
-where it was. -o jsonpath=TEMPLATE prints
-what a template of kubectl does; several objects are in .items.`,
+where it was; --watch-only leaves out what is there at first.
+
+The templates of -o are those of kubectl: jsonpath and go-template, in which several
+objects are in .items, and custom-columns, a table with columns of yours. jsonpath-file,
+go-template-file and custom-columns-file read them from a file. --sort-by takes a path as
+custom-columns does, and sorts each kind by itself.
+
+Exit codes: 0 is also that a list is empty; 1 is that a named object is not there, unless
+--ignore-not-found is given.`,
 		Example: `  portolan get vs -n shop
   portolan get serviceentries,workloadentries -A -o wide
   portolan get virtualservice/reviews -n shop -o yaml
@@ -73,7 +78,11 @@ what a template of kubectl does; several objects are in .items.`,
   portolan get vs -A --revision 42
   portolan get serviceentries -A -l 'team in (a, b)' -w
   portolan get vs,dr -n shop -w
-  portolan get vs -A -o jsonpath='{range .items[*]}{.metadata.name}{"\n"}{end}'`,
+  portolan get vs -A -o jsonpath='{range .items[*]}{.metadata.name}{"\n"}{end}'
+  portolan get all -n shop -L app,version
+  portolan get se -A --sort-by .metadata.creationTimestamp
+  portolan get se -n shop -o custom-columns=NAME:.metadata.name,HOSTS:.spec.hosts[*]
+  portolan get vs/reviews -n shop --ignore-not-found -o go-template='{{.metadata.name}}'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return errors.New("name what to get: KIND, KIND NAME or KIND/NAME")
@@ -86,7 +95,7 @@ what a template of kubectl does; several objects are in .items.`,
 			if err != nil {
 				return err
 			}
-			if o.watch.enabled {
+			if o.watch.asked() {
 				return o.follow(c.Context(), env, selected)
 			}
 			return o.run(c.Context(), env, selected)
@@ -97,93 +106,17 @@ what a template of kubectl does; several objects are in .items.`,
 	f.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "show the objects of all namespaces")
 	f.StringVarP(&o.output, "output", "o", "table", "form of the output: "+getForms())
 	f.StringVarP(&o.selector, "selector", "l", "", "only objects with these labels, such as app=web,'version in (v1, v2)'")
+	f.StringVar(&o.fields, "field-selector", "", "only objects with these values of fields, such as metadata.name=reviews")
+	f.StringVar(&o.sorting, "sort-by", "", "sort the objects of each kind by what is at this path, such as .metadata.name")
+	o.labels.register(c)
+	f.BoolVar(&o.absent, "ignore-not-found", false, "say nothing of what does not exist, and exit with 0")
 	f.BoolVar(&o.noHeaders, "no-headers", false, "leave the headers of tables out")
 	f.Int64Var(&o.freshness.MinRevision, "min-revision", 0, "wait until the server shows this revision of the store")
 	f.BoolVar(&o.freshness.Consistent, "consistent", false, "show all that was acknowledged until now: the server asks its store first")
 	f.Int64Var(&o.freshness.Exact, "revision", 0, "show the objects as they were at this revision of the store")
 	o.watch.register(c)
-	cli.CompleteOutput(c, getOutputs...)
+	_ = c.RegisterFlagCompletionFunc("output", completeGetOutput)
 	return c
-}
-
-// getForms lists the values of -o, for people.
-func getForms() string {
-	return help.Alternatives(append(slices.Clone(getOutputs), templatePrefix+"TEMPLATE"))
-}
-
-// checkOutput checks and parses -o.
-func (o *getOptions) checkOutput() error {
-	text, isTemplate := strings.CutPrefix(o.output, templatePrefix)
-	switch {
-	case slices.Contains(getOutputs, o.output):
-		return nil
-	case !isTemplate:
-		return exit.With(exit.Usage, fmt.Errorf("-o %q: use %s", o.output, getForms()))
-	case !strings.Contains(text, "{"):
-		return exit.With(exit.Usage, fmt.Errorf("-o %s: a template has its paths in braces, as in -o %s'{.metadata.name}'", o.output, templatePrefix))
-	}
-	o.template = jsonpath.New("-o").AllowMissingKeys(true)
-	if err := o.template.Parse(text); err != nil {
-		return exit.With(exit.Usage, fmt.Errorf("-o %s: %w", o.output, err))
-	}
-	return nil
-}
-
-func (o *getOptions) selection(env *environment, args []string) (selection, error) {
-	if err := o.checkOutput(); err != nil {
-		return selection{}, err
-	}
-	if _, err := labels.Parse(o.selector); err != nil {
-		return selection{}, exit.With(exit.Usage, fmt.Errorf("-l %q: %w", o.selector, err))
-	}
-	if o.allNamespaces && o.namespace != "" {
-		return selection{}, exit.With(exit.Usage, errors.New("-A is all namespaces, and -n is one: leave one of them out"))
-	}
-	if err := o.checkFreshness(); err != nil {
-		return selection{}, err
-	}
-	selected, err := selectObjects(env, args, o.namespace)
-	if err != nil {
-		return selection{}, err
-	}
-	if o.allNamespaces && len(selected.keys) > 0 {
-		return selection{}, exit.With(exit.Usage, errors.New("an object is in one namespace: name it with -n instead of -A"))
-	}
-	if o.selector != "" && len(selected.keys) > 0 {
-		return selection{}, exit.With(exit.Usage, errors.New("-l selects among all objects of a kind: leave it out, or the names"))
-	}
-	return selected, o.checkWatch()
-}
-
-// selectionOf returns the selection of objects to list: by labels, or one by its name.
-func (o *getOptions) selectionOf(keys []config.Key) client.Selection {
-	if len(keys) > 0 {
-		return client.Selection{Fields: fields.OneTermEqualSelector("metadata.name", keys[0].Name).String()}
-	}
-	return client.Selection{Labels: o.selector}
-}
-
-// namespaceFor returns the namespace of the objects to list, empty for all.
-func (o *getOptions) namespaceFor(env *environment, kind *schema.Schema) string {
-	if o.allNamespaces {
-		return ""
-	}
-	return env.namespaceOf(kind, o.namespace)
-}
-
-// checkFreshness refuses an invalid revision, and more than one flag for how new the answer
-// must be.
-func (o *getOptions) checkFreshness() error {
-	f := o.freshness
-	switch {
-	case f.Exact != 0 && (f.MinRevision != 0 || f.Consistent):
-		return exit.With(exit.Usage, errors.New("--revision is one revision, whatever there is now: leave --min-revision and --consistent out"))
-	case f.Exact != 0:
-		return checkRevision("--revision", f.Exact)
-	case f.MinRevision != 0:
-		return checkRevision("--min-revision", f.MinRevision)
-	}
-	return nil
 }
 
 // objectsOfKind holds the objects of one kind, by namespace and name.
@@ -195,6 +128,7 @@ type objectsOfKind struct {
 func (o *getOptions) run(ctx context.Context, env *environment, selected selection) error {
 	var all []objectsOfKind
 	var missing error
+	var refused refusedKinds
 	err := env.Call(ctx, func(ctx context.Context, c *client.Client) (err error) {
 		c = c.Fresh(o.freshness)
 		for _, kind := range selected.kinds {
@@ -204,6 +138,9 @@ func (o *getOptions) run(ctx context.Context, env *environment, selected selecti
 			} else {
 				f.objects, err = o.list(ctx, env, c, kind)
 			}
+			if selected.every && refused.add(kind, err) {
+				continue
+			}
 			if err != nil {
 				return o.explainNotYet(err)
 			}
@@ -212,18 +149,43 @@ func (o *getOptions) run(ctx context.Context, env *environment, selected selecti
 			})
 			all = append(all, f)
 		}
-		return nil
+		return refused.ifOnly(len(all))
 	})
+	if err = cmp.Or(err, o.sort(all)); err != nil {
+		return err
+	}
+	refused.tell(env)
+	if len(selected.keys) == 0 {
+		o.tellEmpty(env, selected, all)
+	}
+	if len(selected.keys) == 0 || hasObjects(all) {
+		err = o.print(env, all, len(selected.keys) == 1)
+	}
+	if o.absent {
+		missing = nil
+	}
+	return errors.Join(err, missing)
+}
+
+func hasObjects(all []objectsOfKind) bool {
+	return slices.ContainsFunc(all, func(f objectsOfKind) bool { return len(f.objects) > 0 })
+}
+
+// sort sorts the objects of each kind by --sort-by.
+func (o *getOptions) sort(all []objectsOfKind) error {
+	if o.sorting == "" {
+		return nil
+	}
+	path, err := parseFieldPath(o.sorting)
 	if err != nil {
 		return err
 	}
-	if len(selected.keys) == 0 {
-		o.tellEmpty(env, all)
+	for _, f := range all {
+		if err := sortBy(path, f.objects); err != nil {
+			return err
+		}
 	}
-	if missing == nil || slices.ContainsFunc(all, func(f objectsOfKind) bool { return len(f.objects) > 0 }) {
-		err = o.print(env, all, len(selected.keys) == 1)
-	}
-	return errors.Join(err, missing)
+	return nil
 }
 
 func (o *getOptions) list(ctx context.Context, env *environment, c *client.Client, kind *schema.Schema) ([]*unstructured.Unstructured, error) {
@@ -279,106 +241,6 @@ func (o *getOptions) getNamed(ctx context.Context, c *client.Client, kind *schem
 	return objects, nil
 }
 
-// tellEmpty prints the kinds without objects.
-func (o *getOptions) tellEmpty(env *environment, all []objectsOfKind) {
-	at, with := "", ""
-	if o.freshness.Exact > 0 {
-		at = fmt.Sprintf(" at revision %d", o.freshness.Exact)
-	}
-	if o.selector != "" {
-		with = " with labels " + o.selector
-	}
-	for _, f := range all {
-		switch {
-		case len(f.objects) > 0:
-		case o.allNamespaces || f.kind.ClusterScoped:
-			fmt.Fprintf(env.Stderr, "No %s%s found%s.\n", f.kind.Plural, with, at)
-		default:
-			fmt.Fprintf(env.Stderr, "No %s%s found in namespace %s%s; -A looks in all.\n", f.kind.Plural, with, o.namespaceFor(env, f.kind), at)
-		}
-	}
-}
-
-// one means that the user named one object, which JSON shows without a list around it.
-func (o *getOptions) print(env *environment, all []objectsOfKind, one bool) error {
-	switch o.output {
-	case "yaml":
-		return printYAML(env, all)
-	case "json":
-		return writeJSON(env, oneOrList(all, one))
-	case "name":
-		for _, f := range all {
-			for _, object := range f.objects {
-				key := config.Key{Kind: f.kind.GroupVersionKind, Namespace: object.GetNamespace(), Name: object.GetName()}
-				fmt.Fprintln(env.Stdout, key)
-			}
-		}
-		return nil
-	}
-	if o.template != nil {
-		return o.template.Execute(env.Stdout, oneOrList(all, one))
-	}
-	separator := ""
-	for _, f := range all {
-		if len(f.objects) == 0 {
-			continue
-		}
-		fmt.Fprint(env.Stdout, separator)
-		separator = "\n"
-		rows, err := o.rows(env, f, len(all) > 1)
-		if err != nil {
-			return err
-		}
-		if err := cli.WriteTable(env.Stdout, rows); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func printYAML(env *environment, all []objectsOfKind) error {
-	separator := ""
-	for _, f := range all {
-		for _, object := range f.objects {
-			text, err := yamlv2.Marshal(object.Object)
-			if err != nil {
-				return err
-			}
-			if _, err := fmt.Fprintf(env.Stdout, "%s%s", separator, text); err != nil {
-				return err
-			}
-			separator = "---\n"
-		}
-	}
-	return nil
-}
-
-func oneOrList(all []objectsOfKind, one bool) any {
-	objects := []any{}
-	for _, f := range all {
-		for _, object := range f.objects {
-			objects = append(objects, object.Object)
-		}
-	}
-	if one {
-		return objects[0]
-	}
-	return listOf(objects)
-}
-
-func listOf(objects []any) any {
-	return struct {
-		APIVersion string `json:"apiVersion"`
-		Kind       string `json:"kind"`
-		Items      []any  `json:"items"`
-	}{"v1", "List", objects}
-}
-
-// writeJSON writes indented JSON for programs and people.
-func writeJSON(env *environment, value any) error {
-	return cli.WriteDocument(env.Stdout, "json", value)
-}
-
 // rows returns the table of one kind. If there are several kinds, the names include the kind.
 // A wide table has the same columns first; its further columns follow the age.
 func (o *getOptions) rows(env *environment, f objectsOfKind, several bool) ([][]string, error) {
@@ -398,6 +260,7 @@ func (o *getOptions) rows(env *environment, f objectsOfKind, several bool) ([][]
 	wide := o.output == "wide"
 	columns = slices.DeleteFunc(columns, func(c column) bool { return c.wide && !wide })
 	header := append([]string{"NAME"}, cli.MapSlice(columns, func(c column) string { return c.header })...)
+	header = append(header, o.labels.headers()...)
 	if o.allNamespaces {
 		header = append([]string{"NAMESPACE"}, header...)
 	}
@@ -422,6 +285,7 @@ func (o *getOptions) rows(env *environment, f objectsOfKind, several bool) ([][]
 		for _, c := range columns {
 			row = append(row, c.text(object, spec, wide))
 		}
+		row = append(row, o.labels.cells(object.GetLabels())...)
 		rows = append(rows, row)
 	}
 	return rows, nil

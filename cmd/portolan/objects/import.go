@@ -38,8 +38,8 @@ it, in parts part by part.` + chunksHelp + waitHelp,
   portolan export --server http://127.0.0.1:15080 | portolan import -f - --server http://127.0.0.1:25080`,
 		Args: filesOnly,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if len(o.files.names) == 0 {
-				return exit.With(exit.Usage, errors.New("name what to import: -f FILE, -f DIR, or -f - for stdin"))
+			if o.files.none() {
+				return exit.With(exit.Usage, errors.New("name what to import: -f FILE, -f DIR, -f URL, or -f - for stdin"))
 			}
 			if err := cmp.Or(o.check(c), o.checkChunks()); err != nil {
 				return err

@@ -2,10 +2,6 @@ package objects
 
 import (
 	"context"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,7 +11,6 @@ import (
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/clitest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
-	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
@@ -63,30 +58,10 @@ func TestApplyPrunes(t *testing.T) {
 		"serviceentry/edge/elsewhere\nserviceentry/shop/a\nserviceentry/shop/theirs\n")
 }
 
-// between returns a proxy of an API that calls do before each batch.
-func between(t *testing.T, a clitest.API, do func()) string {
-	t.Helper()
-	target, err := url.Parse(a.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy := httputil.NewSingleHostReverseProxy(target)
-	proxy.Transport = a.HTTP.Transport
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == batch.Path {
-			do()
-		}
-		r.Host = target.Host
-		proxy.ServeHTTP(w, r)
-	}))
-	t.Cleanup(server.Close)
-	return server.URL
-}
-
 func TestPruneDeletesNothingNewer(t *testing.T) {
 	t.Parallel()
 	a := pruned(t)
-	url := between(t, a, func() { a.Do(t, clitest.Entry("z", mine+", annotations: {note: new}"), "apply", "-f", "-") })
+	url := beforeBatches(t, a, func(int) { a.Do(t, clitest.Entry("z", mine+", annotations: {note: new}"), "apply", "-f", "-") })
 	o := do(t, clitest.Entry("a", mine), "apply", "-f", "-", "--prune", "-l", "app=shop", "--server", url)
 	if want := (clitest.Outcome{Code: exit.Conflict, Err: "portolan: nothing was applied: conflict: serviceentry/shop/z changed (you had version 2, the store has 3): " +
 		"see portolan diff serviceentry/z -n shop --from 2\n"}); o != want {
@@ -97,7 +72,7 @@ func TestPruneDeletesNothingNewer(t *testing.T) {
 func TestPruneDoesNotMindWhatIsGoneMeanwhile(t *testing.T) {
 	t.Parallel()
 	a := pruned(t)
-	url := between(t, a, func() {
+	url := beforeBatches(t, a, func(int) {
 		_, _ = a.Store.Delete(context.Background(), schema.ServiceEntry, "z", "shop", "") // does nothing the second time
 	})
 	o := do(t, clitest.Entry("a", mine), "apply", "-f", "-", "--prune", "-l", "app=shop", "--server", url)

@@ -144,7 +144,7 @@ func TestRollbackOverwritesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := voyage(t)
-			url := between(t, a, func() { test.meanwhile(a) })
+			url := beforeBatches(t, a, func(int) { test.meanwhile(a) })
 			o := do(t, "", append(strings.Fields("rollback "+test.args), "--server", url)...)
 			if o.Code != exit.Conflict || o.Out != "" || o.Err != "portolan: nothing was rolled back: "+test.says {
 				t.Errorf("%+v", o)

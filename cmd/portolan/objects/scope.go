@@ -39,6 +39,7 @@ func newScope(env *environment, args []string, namespace string, allNamespaces b
 		if s.selection, err = selectObjects(env, args, namespace); err != nil {
 			return scope{}, err
 		}
+		s.allKinds = s.every
 	}
 	if allNamespaces {
 		if len(s.keys) > 0 {

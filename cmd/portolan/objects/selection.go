@@ -16,9 +16,13 @@ import (
 type selection struct {
 	kinds []*schema.Schema
 	keys  []config.Key
+	every bool // the kinds are all that there are, by the word "all"
 }
 
-// selectObjects parses KIND[,KIND...], KIND NAME..., KIND/NAME... or KIND/NAMESPACE/NAME...;
+// everything is the word for all kinds of which documents contain everything.
+const everything = "all"
+
+// selectObjects parses KIND[,KIND...], all, KIND NAME..., KIND/NAME... or KIND/NAMESPACE/NAME...;
 // there is at least one argument. Names without a namespace are in the namespace of the
 // environment.
 func selectObjects(env *environment, args []string, namespace string) (selection, error) {
@@ -30,6 +34,12 @@ func selectObjects(env *environment, args []string, namespace string) (selection
 			}
 		}
 		return s, nil
+	}
+	if args[0] == everything {
+		if len(args) > 1 {
+			return selection{}, exit.With(exit.Usage, fmt.Errorf("%s %s: all is every kind: leave the names out", args[0], args[1]))
+		}
+		return selection{kinds: inHistory(env.Schemas), every: true}, nil
 	}
 	for _, name := range strings.Split(args[0], ",") {
 		kind, err := cli.KindNamed(env.Schemas, name)

@@ -93,22 +93,33 @@ func (o *waitFlags) share() (float64, error) {
 
 func newWaitCommand(env *environment) *cobra.Command {
 	var o waitFlags
+	var objects waitFor
+	among := &objects.among
 	var revision int64
 	var namespace string
 	c := &cobra.Command{
-		Use:   "wait (--revision N | KIND/NAME)",
-		Short: "Wait until proxies have taken a change",
+		Use:   "wait (--revision N | KIND/NAME | (KIND/NAME... | KIND --all | KIND -l LABELS) --for=WHAT)",
+		Short: "Wait until proxies have taken a change, or until an object is as it should be",
 		Long: `Wait until the proxies have taken everything up to a revision, or the last change
 of an object, and say who has not. -o json prints how far it has come when the waiting
-ends, whatever the exit code.` + waitHelp,
+ends, whatever the exit code.` + waitForHelp + waitHelp,
 		Example: `  portolan wait vs/reviews -n shop
   portolan wait --revision 42 --timeout 2m --threshold 99
-  portolan wait vs/reviews -n shop -o json`,
-		Args:              cobra.MaximumNArgs(2),
+  portolan wait vs/reviews -n shop -o json
+  portolan wait vs/reviews -n shop --for=condition=Programmed
+  portolan wait we --all -n shop --for=condition=Healthy=False --timeout 1m
+  portolan wait vs/reviews -n shop --for=jsonpath='{.spec.hosts[0]}'=reviews.shop
+  portolan wait se/reviews -n shop --for=create && portolan wait se/old -n shop --for=delete`,
 		ValidArgsFunction: completeObjects(env),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := o.check(); err != nil {
 				return err
+			}
+			if c.Flags().Changed("for") || among.asked() {
+				return objects.run(c, env, args, namespace, &o)
+			}
+			if len(args) > 2 {
+				return exit.With(exit.Usage, errors.New("name one object to wait for: KIND/NAME or KIND NAME; --for takes several"))
 			}
 			if c.Flags().Changed("revision") != (len(args) == 0) {
 				return exit.With(exit.Usage, errors.New("name what to wait for: --revision N, or KIND/NAME"))
@@ -137,6 +148,7 @@ ends, whatever the exit code.` + waitHelp,
 	cli.RegisterOutput(c, &o.output, "", "json", "yaml")
 	c.Flags().Lookup("output").Usage += ": how far the change has come, also where that is not far enough"
 	o.register(c)
+	objects.register(c)
 	return c
 }
 

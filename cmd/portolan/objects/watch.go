@@ -33,22 +33,26 @@ import (
 
 // watchFlags holds the flags of get for following changes.
 type watchFlags struct {
-	enabled, events bool
+	enabled, only, events bool
 }
+
+// asked says whether changes are to be followed.
+func (w *watchFlags) asked() bool { return w.enabled || w.only }
 
 func (w *watchFlags) register(c *cobra.Command) {
 	c.Flags().BoolVarP(&w.enabled, "watch", "w", false, "show the objects, and then each that changes, until interrupted")
+	c.Flags().BoolVar(&w.only, "watch-only", false, "show each object that changes from now on, until interrupted, and not those that are there")
 	c.Flags().BoolVar(&w.events, "output-watch-events", false, "with -w, say of each object whether it was ADDED, MODIFIED or DELETED")
 }
 
 // checkWatch refuses flags that do not work with -w.
 func (o *getOptions) checkWatch() error {
 	switch {
-	case o.watch.events && !o.watch.enabled:
+	case o.watch.events && !o.watch.asked():
 		return exit.With(exit.Usage, errors.New("--output-watch-events says what -w sees: add it"))
-	case !o.watch.enabled:
+	case !o.watch.asked():
 		return nil
-	case o.watch.events && (o.output == "name" || o.template != nil):
+	case o.watch.events && (o.output == "name" || o.form != nil):
 		return exit.With(exit.Usage, fmt.Errorf("--output-watch-events has no place in -o %s: use %s", o.output, help.Alternatives([]string{"table", "wide", "yaml", "json"})))
 	case o.freshness.Exact != 0:
 		return exit.With(exit.Usage, errors.New("-w shows what changes from now on, and --revision what was: leave one of them out"))
@@ -72,17 +76,26 @@ func (o *getOptions) follow(ctx context.Context, env *environment, s selection) 
 			}
 		}
 	}
+	var refused refusedKinds
 	err := env.Call(ctx, func(ctx context.Context, c *client.Client) error {
+		var served []*follower
 		for _, f := range all {
-			if err := f.list(ctx, c.Fresh(o.freshness)); err != nil {
+			err := f.list(ctx, c.Fresh(o.freshness))
+			if s.every && refused.add(f.kind, err) {
+				continue
+			}
+			if err != nil {
 				return err
 			}
+			f.silent, served = false, append(served, f)
 		}
-		return nil
+		all = served
+		return refused.ifOnly(len(all))
 	})
 	if err != nil {
 		return o.explainNotYet(err)
 	}
+	refused.tell(env)
 	if err := o.tellMissing(env, s, all); err != nil {
 		return err
 	}
@@ -101,7 +114,10 @@ func (o *getOptions) follow(ctx context.Context, env *environment, s selection) 
 // exist.
 func (o *getOptions) tellMissing(env *environment, s selection, all []*follower) error {
 	if len(s.keys) == 0 {
-		o.tellEmpty(env, cli.MapSlice(all, func(f *follower) objectsOfKind { return objectsOfKind{f.kind, slices.Collect(maps.Values(f.known))} }))
+		o.tellEmpty(env, s, cli.MapSlice(all, func(f *follower) objectsOfKind { return objectsOfKind{f.kind, slices.Collect(maps.Values(f.known))} }))
+		return nil
+	}
+	if o.absent {
 		return nil
 	}
 	var missing error
@@ -132,7 +148,7 @@ func (p *page) follower(kind *schema.Schema, namespace string, which client.Sele
 	if p.options.watch.events {
 		p.widths[kind] = []int{len(watch.Modified)} // the longest event type
 	}
-	return &follower{page: p, kind: kind, namespace: namespace, which: which, known: map[string]*unstructured.Unstructured{}}
+	return &follower{page: p, kind: kind, namespace: namespace, which: which, known: map[string]*unstructured.Unstructured{}, silent: p.options.watch.only}
 }
 
 // printMessage prints a message to the user besides the objects.
@@ -153,6 +169,7 @@ type follower struct {
 	known    map[string]*unstructured.Unstructured // objects as last printed, by namespace and name
 	away     bool                                  // the server does not answer, and the user was told
 	again    bool                                  // the server refused the token, and the next one is tried
+	silent   bool                                  // what is there at first is not printed
 }
 
 // run watches until ctx ends, or the server refuses with an error that does not pass.
@@ -245,7 +262,7 @@ func (f *follower) printEvents(events ...client.Event) error {
 		f.known[name] = e.Object
 		return old != nil && old.GetResourceVersion() == e.Object.GetResourceVersion()
 	})
-	if len(events) == 0 {
+	if len(events) == 0 || f.silent {
 		return nil
 	}
 	return f.page.print(f.kind, events)
@@ -254,7 +271,10 @@ func (f *follower) printEvents(events ...client.Event) error {
 func (p *page) print(kind *schema.Schema, events []client.Event) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.options.output == "table" || p.options.output == "wide" {
+	switch {
+	case p.options.form != nil && p.options.form.template == nil:
+		return p.printColumns(events)
+	case p.options.output == "table" || p.options.output == "wide":
 		return p.printRows(kind, events)
 	}
 	for _, e := range events {
@@ -273,8 +293,8 @@ func (p *page) printObject(kind *schema.Schema, e client.Event) error {
 		value = map[string]any{"type": string(e.Type), "object": e.Object.Object}
 	}
 	switch {
-	case p.options.template != nil:
-		return p.options.template.Execute(p.env.Stdout, e.Object.Object)
+	case p.options.form != nil:
+		return p.options.form.template(p.env.Stdout, e.Object.Object)
 	case p.options.output == "json":
 		return writeJSON(p.env, value)
 	case p.options.output == "yaml":
@@ -287,6 +307,18 @@ func (p *page) printObject(kind *schema.Schema, e client.Event) error {
 	key := config.Key{Kind: kind.GroupVersionKind, Namespace: e.Object.GetNamespace(), Name: e.Object.GetName()}
 	_, err := fmt.Fprintln(p.env.Stdout, key)
 	return err
+}
+
+// everyKind stands for the kind of a table whose columns do not depend on it.
+var everyKind = &schema.Schema{}
+
+// printColumns prints rows with the columns that the user named, with a header the first time.
+func (p *page) printColumns(events []client.Event) error {
+	objects := cli.MapSlice(events, func(e client.Event) *unstructured.Unstructured { return e.Object })
+	rows := p.options.form.rows(objects, !p.options.noHeaders && p.last == nil)
+	p.last = everyKind
+	p.widths[everyKind] = alignRows(p.env.Stdout, rows, p.widths[everyKind])
+	return nil
 }
 
 // separator returns what comes before a YAML document: nothing before the first.

@@ -106,7 +106,7 @@ func (o *checkOptions) run(ctx context.Context, env *environment) error {
 		}
 		query.Set("claims", claims)
 	}
-	operations, err := o.files.Operations(env.Environment)
+	operations, err := o.files.Operations(ctx, env.Environment)
 	if err != nil {
 		return err
 	}

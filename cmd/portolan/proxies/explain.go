@@ -82,7 +82,7 @@ With -f the answer is as if the objects of these files were applied.`,
 					query.Set(name, value)
 				}
 			}
-			operations, err := files.Operations(env.Environment)
+			operations, err := files.Operations(c.Context(), env.Environment)
 			if err != nil {
 				return err
 			}

@@ -1,0 +1,136 @@
+package objects
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
+	"github.com/portolan-mesh/portolan/storage/config"
+)
+
+// The values of --type.
+const (
+	patchMerge = "merge"
+	patchJSON  = "json"
+)
+
+type patchOptions struct {
+	rewrite
+	form, text, file string
+}
+
+func newPatchCommand(env *environment) *cobra.Command {
+	o := patchOptions{rewrite: rewrite{done: "patched"}}
+	c := &cobra.Command{
+		Use:   "patch (KIND/NAME... | KIND NAME... | KIND --all | KIND -l LABELS) (-p PATCH | --patch-file FILE)",
+		Short: "Change fields of objects, all of them as one change",
+		Long: `Change fields of objects by a patch, in YAML or JSON.
+
+A merge patch (RFC 7386) has the fields to set; null removes one, and a list replaces the
+whole list. A JSON patch (--type=json, RFC 6902) is a list of operations: add, remove,
+replace, move, copy and test, each with the path of a field. A metadata.resourceVersion in
+a patch must be that of the stored object.` + rewriteHelp + waitHelp,
+		Example: `  portolan patch dr/reviews -n shop -p '{"spec": {"trafficPolicy": {"loadBalancer": {"simple": "ROUND_ROBIN"}}}}'
+  portolan patch vs/reviews -n shop --type=json -p '[{"op": "replace", "path": "/spec/http/0/timeout", "value": "3s"}]'
+  portolan patch se -l app=reviews -n shop --patch-file patch.yaml --dry-run=server
+  portolan patch vs/reviews -n shop -p 'spec: {exportTo: [.]}' -m "for the shop alone" --wait`,
+		ValidArgsFunction: completeObjects(env),
+		RunE: func(c *cobra.Command, args []string) error {
+			selected, err := o.among.choose(env, args, o.namespace, "patch")
+			if err = cmp.Or(err, o.check(c), cli.OneOf("--type", o.form, patchMerge, patchJSON)); err != nil {
+				return err
+			}
+			patch, err := o.read(c, env)
+			if err != nil {
+				return err
+			}
+			return o.run(c.Context(), env, selected, patch)
+		},
+	}
+	o.register(c)
+	f := c.Flags()
+	f.StringVar(&o.form, "type", patchMerge, "form of the patch: merge or json")
+	_ = c.RegisterFlagCompletionFunc("type", cobra.FixedCompletions([]string{patchMerge, patchJSON}, cobra.ShellCompDirectiveNoFileComp))
+	f.StringVarP(&o.text, "patch", "p", "", "the patch, in YAML or JSON")
+	f.StringVar(&o.file, "patch-file", "", "file with the patch, or - for stdin")
+	_ = c.MarkFlagFilename("patch-file", "yaml", "yml", "json")
+	return c
+}
+
+// read reads the patch, and returns what it makes of an object.
+func (o *patchOptions) read(c *cobra.Command, env *environment) (func(*unstructured.Unstructured) (*unstructured.Unstructured, error), error) {
+	inline, byFile := c.Flags().Changed("patch"), c.Flags().Changed("patch-file")
+	if inline == byFile {
+		return nil, exit.With(exit.Usage, errors.New("give the patch: -p PATCH, or --patch-file FILE, one of them"))
+	}
+	text, where := []byte(o.text), "-p"
+	if byFile {
+		var err error
+		where = "--patch-file " + o.file
+		if o.file == "-" {
+			text, err = io.ReadAll(env.Stdin)
+		} else {
+			text, err = os.ReadFile(o.file)
+		}
+		if err != nil {
+			return nil, exit.With(exit.Data, unreadableAt("--patch-file", o.file, err))
+		}
+	}
+	patch, err := config.YAMLToJSON(text)
+	if err != nil {
+		return nil, exit.With(exit.Data, fmt.Errorf("nothing was patched: %s: %w", where, err))
+	}
+	apply, err := o.parse(patch)
+	if err != nil {
+		return nil, exit.With(exit.Data, fmt.Errorf("nothing was patched: %s: %w", where, err))
+	}
+	return func(object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+		return patched(object, apply)
+	}, nil
+}
+
+// parse returns the function that applies a patch to the JSON of an object.
+func (o *patchOptions) parse(patch json.RawMessage) (func([]byte) ([]byte, error), error) {
+	if o.form == patchMerge {
+		var fields map[string]any
+		if err := json.Unmarshal(patch, &fields); err != nil || len(fields) == 0 {
+			return nil, errors.New("a merge patch is an object with the fields to set, such as {spec: {hosts: [a.example]}}; --type=json takes a list of operations")
+		}
+		return func(object []byte) ([]byte, error) { return jsonpatch.MergePatch(object, patch) }, nil
+	}
+	operations, err := jsonpatch.DecodePatch(patch)
+	if err != nil || len(operations) == 0 {
+		return nil, errors.New("a JSON patch is a list of operations, such as [{op: replace, path: /spec/hosts/0, value: a.example}]; --type=merge takes an object")
+	}
+	for i, operation := range operations {
+		path, err := operation.Path()
+		if err != nil || path == "" || operation.Kind() == "unknown" {
+			return nil, fmt.Errorf("operation %d has no op and path: give both, as in {op: remove, path: /spec/exportTo}", i+1)
+		}
+	}
+	return operations.Apply, nil
+}
+
+func patched(object *unstructured.Unstructured, apply func([]byte) ([]byte, error)) (*unstructured.Unstructured, error) {
+	text, err := object.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	if text, err = apply(text); err != nil {
+		return nil, err
+	}
+	out := &unstructured.Unstructured{}
+	if err := out.UnmarshalJSON(text); err != nil {
+		return nil, fmt.Errorf("is no object any more: %w", err)
+	}
+	return out, nil
+}
