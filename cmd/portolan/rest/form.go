@@ -15,14 +15,13 @@ import (
 // form is the form of the answer to a call.
 type form struct {
 	shape
-	table  table.Table // if as is a Table
-	media  string      // the Content-Type
-	pretty bool
+	table table.Table // if as is a Table
 }
 
-// shape is the part of a form on which the JSON text of an object depends, beside its API
-// version. The zero shape is the object as it is.
+// shape is what of a form the text of an object depends on, beside its API version.
 type shape struct {
+	media       string // the Content-Type
+	pretty      bool   // indented, if it is JSON
 	as, version string // a kind of meta.k8s.io, and its version
 	include     metav1.IncludeObjectPolicy
 	// defined says that the Table of one event has the definitions of the columns: the first
@@ -35,8 +34,23 @@ func (s shape) typeMeta(kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{Kind: kind, APIVersion: metav1.GroupName + "/" + s.version}
 }
 
-// item returns an object as an element of a list, in JSON.
+// item returns an object as an element of a list, as layout lays it out.
 func (f form) item(object *config.Config, version string) ([]byte, error) {
+	text, err := f.element(object, version)
+	switch {
+	case err != nil:
+		return nil, err
+	case f.media == runtime.ContentTypeYAML:
+		text, err = config.JSONToYAML(text)
+		return bytes.ReplaceAll(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"), []byte("\n  ")), err
+	case f.pretty:
+		return indented(text, "    ")
+	}
+	return text, nil
+}
+
+// element returns an object as an element of a list, in JSON.
+func (f form) element(object *config.Config, version string) ([]byte, error) {
 	switch f.as {
 	case asTable:
 		return f.row(object, version)
@@ -49,7 +63,7 @@ func (f form) item(object *config.Config, version string) ([]byte, error) {
 // single returns an object as an answer or an event of its own, in JSON.
 func (f form) single(object *config.Config, version string) ([]byte, error) {
 	if f.as != asTable {
-		return f.item(object, version)
+		return f.element(object, version)
 	}
 	row, err := f.row(object, version)
 	if err != nil {
@@ -176,10 +190,14 @@ func (f form) body(text []byte) ([]byte, error) {
 	case f.media == runtime.ContentTypeYAML:
 		return config.JSONToYAML(text)
 	case f.pretty:
-		var out bytes.Buffer
-		err := json.Indent(&out, text, "", "  ")
-		out.WriteByte('\n')
-		return out.Bytes(), err
+		text, err := indented(text, "")
+		return append(text, '\n'), err
 	}
 	return append(text, '\n'), nil
+}
+
+func indented(text []byte, prefix string) ([]byte, error) {
+	var out bytes.Buffer
+	err := json.Indent(&out, text, prefix, "  ")
+	return out.Bytes(), err
 }

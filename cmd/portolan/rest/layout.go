@@ -2,14 +2,13 @@ package rest
 
 import (
 	"bytes"
-	"encoding/json"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
-// layout writes a list piece by piece, from the JSON of its parts, in the form of the answer.
+// layout writes a list piece by piece, in the form of the answer.
 type layout struct {
 	form
 	out   *answer
@@ -32,27 +31,20 @@ func (l *layout) begin(head []byte, elements string) error {
 	return nil
 }
 
-// add writes an element.
-func (l *layout) add(text []byte) (err error) {
-	separator := []byte(",\n")
-	if l.count == 0 {
-		separator = []byte("\n")
-	}
-	l.count++
+// add writes an element, as form.item returns it.
+func (l *layout) add(text []byte) {
+	separator := ",\n"
 	switch {
 	case l.media == runtime.ContentTypeYAML:
-		separator = []byte("\n- ")
-		text, err = config.JSONToYAML(text)
-		text = bytes.ReplaceAll(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"), []byte("\n  "))
-	case l.pretty:
-		separator = append(separator, "    "...)
-		text, err = indented(text, "    ")
+		separator = "\n- "
+	case l.count == 0:
+		separator = "\n"
 	}
-	if err != nil {
-		return err
+	if l.pretty {
+		separator += "    "
 	}
-	l.out.add(separator, text)
-	return nil
+	l.count++
+	l.out.add([]byte(separator), text)
 }
 
 // end writes the rest, and sends it.
@@ -70,10 +62,4 @@ func (l *layout) end() error {
 	}
 	l.out.add([]byte(end))
 	return l.out.end()
-}
-
-func indented(text []byte, prefix string) ([]byte, error) {
-	var out bytes.Buffer
-	err := json.Indent(&out, text, prefix, "  ")
-	return out.Bytes(), err
 }

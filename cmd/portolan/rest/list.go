@@ -79,17 +79,18 @@ func (s *Server) addTo(out *layout, object *config.Config, of *cache.Snapshot, v
 	encode := func() ([]byte, error) { return out.item(s.withOrigin(object), version) }
 	if of == nil {
 		text, err := encode()
-		if err != nil {
-			return err
+		if err == nil {
+			out.add(text)
 		}
-		return out.add(text)
+		return err
 	}
 	frame, err := s.frames.get(frameKey{snapshot: weak.Make(of), path: object.Key().Path(), version: version, kind: inList, shape: out.shape}, encode)
 	if err != nil {
 		return err
 	}
 	defer s.frames.put(frame)
-	return out.add(frame.text)
+	out.add(frame.text)
+	return nil
 }
 
 // listing is what a list selects from.
@@ -170,10 +171,13 @@ func (s *Server) listed(c *call, selector selector, page page) (listing, error) 
 	return inSnapshot(c, snapshot, snapshot.Revision(), stored), nil
 }
 
-// continued returns what the next page of a list selects from: what the first one did.
+// continued returns what the next page of a list selects from: what the first one did. The
+// history has the objects of the store alone, so it does not answer for those of others.
 func (s *Server) continued(c *call, selector selector, stored bool, page page) (listing, error) {
-	if newest := s.cache.Snapshot(); s.several && !stored && newest != nil && newest.Revision() >= page.revision {
-		// the history has the objects of the store alone
+	if s.several && !stored {
+		if err := s.awaitReached(c, page.revision); err != nil {
+			return listing{}, err
+		}
 		snapshot, ok := s.cache.At(page.revision)
 		if !ok {
 			return listing{}, page.tooOld()

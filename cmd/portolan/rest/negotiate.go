@@ -81,10 +81,12 @@ func (c *call) negotiate() error {
 	if err != nil {
 		return err
 	}
-	c.form = form{shape: shape{as: got.as.Kind, version: got.as.Version}, media: got.media}
-	if c.form.pretty, err = isPretty(c, got); err != nil {
+	c.form = form{shape: shape{media: got.media, as: got.as.Kind, version: got.as.Version}}
+	pretty, err := isPretty(c, got)
+	if err != nil {
 		return err
 	}
+	c.form.pretty = pretty && c.verb != "watch" && got.media == runtime.ContentTypeJSON
 	switch list := c.verb == "list"; {
 	case got.as.Kind == asPartial && list:
 		return notAcceptable(fmt.Sprintf("you requested %s, but the requested object is a list (%s)", asPartial, c.schema.Kind+"List"))
