@@ -3,6 +3,7 @@ package cache
 import (
 	"iter"
 	"strconv"
+	"strings"
 
 	"github.com/portolan-mesh/portolan/storage/address"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -198,13 +199,18 @@ func (c *Content) all(path string) []*config.Config {
 // the order of the Paths of their keys: by name within a namespace. The namespaces
 // themselves are not in order: "a-b/" comes before "a/".
 func (s *Snapshot) List(kind config.GroupVersionKind, namespace string) iter.Seq[*config.Config] {
+	return s.ListAfter(kind, namespace, "")
+}
+
+// ListAfter is List for the objects after a Path.
+func (s *Snapshot) ListAfter(kind config.GroupVersionKind, namespace, path string) iter.Seq[*config.Config] {
 	prefix := config.KindPath(kind)
 	if namespace != "" {
 		prefix = config.NamespacePath(kind, namespace)
 	}
 	return func(yield func(*config.Config) bool) {
-		for _, c := range s.Configs().Prefix(prefix) {
-			if !yield(c) {
+		for at, c := range s.Configs().From(max(prefix, path)) {
+			if !strings.HasPrefix(at, prefix) || at != path && !yield(c) {
 				return
 			}
 		}

@@ -49,17 +49,10 @@ func ToJSON(c *Config, version string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode the spec of %s: %w", c.Key(), err)
 	}
-	out := document{APIVersion: kind.APIVersion(), Kind: kind.Kind, Metadata: metadata{
-		Name: c.Name, Namespace: c.Namespace, Labels: c.Labels, Annotations: c.Annotations,
-		ResourceVersion: c.ResourceVersion, Generation: c.Generation, UID: c.UID,
-		OwnerReferences: c.OwnerReferences, ManagedFields: c.ManagedFields,
-	}}
+	out := document{APIVersion: kind.APIVersion(), Kind: kind.Kind, Metadata: metadataOf(c)}
 	topLevel := formOf(c.Spec).path() == ""
 	if !topLevel {
 		out.Spec = spec
-	}
-	if !c.CreationTimestamp.IsZero() {
-		out.Metadata.CreationTimestamp = c.CreationTimestamp.UTC().Format(time.RFC3339)
 	}
 	if c.Status != nil {
 		if out.Status, err = statusJSON(c.Status); err != nil {
@@ -77,6 +70,29 @@ func ToJSON(c *Config, version string) ([]byte, error) {
 		text = appendMembers(text, spec)
 	}
 	return text, nil
+}
+
+// MetadataJSON writes the metadata of an object as ToJSON does.
+func MetadataJSON(c *Config) ([]byte, error) {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(metadataOf(c)); err != nil {
+		return nil, fmt.Errorf("encode the metadata of %s: %w", c.Key(), err)
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+func metadataOf(c *Config) metadata {
+	out := metadata{
+		Name: c.Name, Namespace: c.Namespace, Labels: c.Labels, Annotations: c.Annotations,
+		ResourceVersion: c.ResourceVersion, Generation: c.Generation, UID: c.UID,
+		OwnerReferences: c.OwnerReferences, ManagedFields: c.ManagedFields,
+	}
+	if !c.CreationTimestamp.IsZero() {
+		out.CreationTimestamp = c.CreationTimestamp.UTC().Format(time.RFC3339)
+	}
+	return out
 }
 
 // appendMembers appends the members of a JSON object to another one, which is not empty.

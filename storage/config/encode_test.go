@@ -295,3 +295,18 @@ func TestAnObjectWithoutSpecIsStillOne(t *testing.T) {
 		t.Errorf("%s %v", text, err)
 	}
 }
+
+// TestMetadataJSONIsThatOfTheObject: the metadata alone is what the whole object has.
+func TestMetadataJSONIsThatOfTheObject(t *testing.T) {
+	t.Parallel()
+	for _, object := range []*config.Config{edge(), {Meta: config.Meta{GroupVersionKind: schema.Gateway, Name: "bare"}, Spec: &networking.Gateway{}}} {
+		whole, err := config.ToJSON(object, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		metadata, err := config.MetadataJSON(object)
+		if err != nil || !bytes.Contains(whole, append([]byte(`"metadata":`), metadata...)) {
+			t.Errorf("%s, %v: not the metadata of %s", metadata, err, whole)
+		}
+	}
+}

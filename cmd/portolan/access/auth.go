@@ -14,6 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/credentials"
+	"github.com/portolan-mesh/portolan/cmd/portolan/text"
 	"github.com/portolan-mesh/portolan/discovery/access"
 	spec "github.com/portolan-mesh/portolan/storage/access"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -172,7 +173,7 @@ func (e *environment) showSelf(self *credentials.Self) error {
 		if namespace == "" {
 			namespace = "(all)"
 		}
-		rows = append(rows, []string{namespace, g.Role, g.Binding, cli.Plain(cli.RuleText(g.Rule))})
+		rows = append(rows, []string{namespace, g.Role, g.Binding, cli.Plain(text.Rule(g.Rule))})
 	}
 	fmt.Fprintln(e.Stdout)
 	return cli.WriteTable(e.Stdout, rows)
@@ -190,7 +191,7 @@ portolan get roles -A shows those that somebody wrote.`,
 			for _, name := range spec.BuiltIn() {
 				rules, _ := access.BuiltIn(name, env.Schemas)
 				for _, rule := range rules {
-					rows = append(rows, []string{name, cli.RuleText(rule)})
+					rows = append(rows, []string{name, text.Rule(rule)})
 				}
 			}
 			return cli.WriteTable(env.Stdout, rows)

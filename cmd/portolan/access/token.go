@@ -15,6 +15,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/credentials"
+	"github.com/portolan-mesh/portolan/cmd/portolan/text"
 	"github.com/portolan-mesh/portolan/discovery/identity/invitation"
 	"github.com/portolan-mesh/portolan/discovery/identity/join"
 	"github.com/portolan-mesh/portolan/storage/access"
@@ -126,7 +127,7 @@ its history: portolan history jointoken/NAME. A day after a token has expired it
 						if err := runtime.DefaultUnstructuredConverter.FromUnstructured(config.Content(item.Object), spec); err != nil {
 							return nil, err
 						}
-						return [][]string{{item.GetNamespace(), item.GetName(), cli.TokenIdentity(spec), cli.FormatUses(spec), ends(spec, env.Now()), cli.FormatList(spec.Sources, false)}}, nil
+						return [][]string{{item.GetNamespace(), item.GetName(), text.TokenIdentity(spec), text.Uses(spec), ends(spec, env.Now()), cli.FormatList(spec.Sources, false)}}, nil
 					},
 				})
 			})

@@ -3,13 +3,10 @@ package cli
 import (
 	"fmt"
 	"io"
-	"maps"
-	"slices"
-	"strings"
 	"text/tabwriter"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/duration"
+	"github.com/portolan-mesh/portolan/cmd/portolan/text"
 )
 
 // ColumnGap is the number of blanks between two columns.
@@ -38,13 +35,8 @@ func CellText(cell string) string {
 	return cell
 }
 
-// Age returns how long ago something was, in the largest unit; empty for the zero time.
-func Age(now, then time.Time) string {
-	if then.IsZero() {
-		return ""
-	}
-	return duration.ShortHumanDuration(max(now.Sub(then), 0))
-}
+// Age is text.Age.
+func Age(now, then time.Time) string { return text.Age(now, then) }
 
 // Ends returns how long something is good yet, in the largest unit; empty for the zero time.
 func Ends(now, end time.Time) string {
@@ -57,26 +49,11 @@ func Ends(now, end time.Time) string {
 	return Age(end, now)
 }
 
-// shownItems is how many elements of a list a cell shows unless the table is wide.
-const shownItems = 3
+// FormatList is text.List.
+func FormatList(list []string, all bool) string { return text.List(list, all) }
 
-// FormatList formats the elements of a list: all of them, or the first ones and how many more there
-// are.
-func FormatList(list []string, all bool) string {
-	if all || len(list) <= shownItems {
-		return strings.Join(list, ",")
-	}
-	return fmt.Sprintf("%s +%d more", strings.Join(list[:shownItems], ","), len(list)-shownItems)
-}
-
-// Pairs formats a map like formatList, sorted by key.
-func Pairs[V any](m map[string]V, all bool) string {
-	list := make([]string, 0, len(m))
-	for _, key := range slices.Sorted(maps.Keys(m)) {
-		list = append(list, fmt.Sprintf("%s=%v", key, m[key]))
-	}
-	return FormatList(list, all)
-}
+// Pairs is text.Pairs.
+func Pairs[V any](m map[string]V, all bool) string { return text.Pairs(m, all) }
 
 // MapSlice returns f of every element.
 func MapSlice[T, R any](list []T, f func(T) R) []R {

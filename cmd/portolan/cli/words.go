@@ -5,9 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
-	"github.com/portolan-mesh/portolan/storage/access"
+	"github.com/portolan-mesh/portolan/cmd/portolan/text"
 	"github.com/portolan-mesh/portolan/xds/progress"
 )
 
@@ -65,26 +64,8 @@ const (
 	MaxOffline  = 10
 )
 
-// Plain returns a foreign text on one line, safe for a terminal.
-func Plain(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, s)
-}
-
-// TokenIdentity returns the identity that a token gives.
-func TokenIdentity(t *access.JoinToken) string {
-	if t.Member != nil {
-		return "store member " + t.Member.Name
-	}
-	return t.ServiceAccount
-}
-
-// FormatUses formats how often a token was used, and how often it can be.
-func FormatUses(t *access.JoinToken) string { return fmt.Sprintf("%d/%d", t.Used, t.Uses) }
+// Plain is text.Plain.
+func Plain(s string) string { return text.Plain(s) }
 
 // CountOf formats a number of things.
 func CountOf(n int, name string) string {
@@ -92,19 +73,4 @@ func CountOf(n int, name string) string {
 		name += "s"
 	}
 	return fmt.Sprintf("%d %s", n, name)
-}
-
-// RuleText formats a rule, as in "get,list virtualservices".
-func RuleText(r access.Rule) string {
-	text := strings.Join(r.Verbs, ",") + " " + strings.Join(r.Kinds, ",")
-	if len(r.Names) > 0 {
-		text += " named " + strings.Join(r.Names, ",")
-	}
-	if len(r.Namespaces) > 0 {
-		text += " in " + strings.Join(r.Namespaces, ",")
-	}
-	if len(r.Hosts) > 0 {
-		text += " for " + strings.Join(r.Hosts, ",")
-	}
-	return text
 }

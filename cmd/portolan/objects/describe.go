@@ -14,6 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/cmd/portolan/serve"
+	"github.com/portolan-mesh/portolan/cmd/portolan/text"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/consul"
 	"github.com/portolan-mesh/portolan/discovery/filesd"
@@ -115,7 +116,7 @@ func (e *environment) listServices(ctx context.Context, namespace, output string
 	for _, s := range list.Items {
 		rows = append(rows, []string{
 			s.Hostname, s.Namespace, cli.FormatList(s.Registries, true),
-			cli.FormatList(cli.MapSlice(s.Ports, func(p admin.Port) string { return port(uint32(p.Number), p.Protocol) }), false),
+			cli.FormatList(cli.MapSlice(s.Ports, func(p admin.Port) string { return text.Port(uint32(p.Number), p.Protocol) }), false),
 			fmt.Sprintf("%d/%d", s.Healthy, s.Endpoints),
 		})
 	}
@@ -207,7 +208,7 @@ func definitionRows(definitions []admin.Definition) [][]string {
 	for _, d := range definitions {
 		row := []string{
 			d.Registry, d.Name, d.Resolution, d.Address,
-			cli.FormatList(cli.MapSlice(d.Ports, func(p admin.Port) string { return port(uint32(p.Number), p.Protocol) }), true), cli.FormatList(d.ExportTo, true),
+			cli.FormatList(cli.MapSlice(d.Ports, func(p admin.Port) string { return text.Port(uint32(p.Number), p.Protocol) }), true), cli.FormatList(d.ExportTo, true),
 		}
 		if len(d.Places) > 0 {
 			row = append(row, "from "+cli.FormatList(d.Places, false))
@@ -228,7 +229,7 @@ func endpointRows(endpoints []admin.Endpoint) [][]string {
 		row := []string{
 			e.Registry, e.Locality, e.Health, e.Address,
 			cli.FormatList(cli.MapSlice(e.Ports, func(p admin.Port) string { return p.Name + "=" + strconv.Itoa(p.Number) }), true),
-			e.Workload, e.Network, number(e.Weight),
+			e.Workload, e.Network, text.Number(e.Weight),
 			cli.FormatList(cli.MapSlice(e.Subsets, func(s admin.SubsetRef) string { return s.Name }), true),
 		}
 		if e.Reason != "" {

@@ -1,14 +1,12 @@
 package objects
 
 import (
-	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"gotest.tools/v3/golden"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/clitest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
@@ -88,28 +86,6 @@ func TestWhatDescribeRefuses(t *testing.T) {
 	} {
 		if o := a.Do(t, "", strings.Fields(line)...); o != want {
 			t.Errorf("%s: %+v", line, o)
-		}
-	}
-}
-
-// TestWideCells: a wide table shows the condition Programmed as one word with the number of
-// proxies, and findings by their codes.
-func TestWideCells(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct{ conditions, programmed, issues string }{
-		{`[]`, "", ""},
-		{`[{"type":"Programmed","status":"True","reason":"Acknowledged","message":"2 of 2 proxies concerned have acknowledged it"}]`, "Acknowledged 2/2", ""},
-		{`[{"type":"Programmed","status":"Unknown","reason":"NoProxies","message":"no connected proxy got anything from it"},
-		   {"type":"ResolvedRefs","status":"False","reason":"PTL0103","message":"m"},{"type":"PartlyServed","status":"True","reason":"PTL0121"}]`, "NoProxies", "PTL0103,PTL0121"},
-		{`[{"type":"Programmed","status":"False","reason":"Refused","message":"1 of 2 proxies concerned have acknowledged it, refused by 1"},
-		   {"type":"Rejected","status":"True","reason":"Refused"},{"type":"Stalled","status":"True","reason":"Refused"},{"type":"ResolvedRefs","status":"True","reason":"R"}]`, "Refused 1/2", "Refused"},
-	} {
-		var object unstructured.Unstructured
-		if err := json.Unmarshal([]byte(`{"kind":"K","status":{"conditions":`+c.conditions+`}}`), &object.Object); err != nil {
-			t.Fatal(err)
-		}
-		if programmed, issues := programmedOf(&object), issuesOf(&object); programmed != c.programmed || issues != c.issues {
-			t.Errorf("%q, %q: want %q, %q", programmed, issues, c.programmed, c.issues)
 		}
 	}
 }

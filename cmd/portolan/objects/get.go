@@ -18,6 +18,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/call"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/table"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
@@ -244,22 +245,9 @@ func (o *getOptions) getNamed(ctx context.Context, c *client.Client, kind *schem
 // rows returns the table of one kind. If there are several kinds, the names include the kind.
 // A wide table has the same columns first; its further columns follow the age.
 func (o *getOptions) rows(env *environment, f objectsOfKind, several bool) ([][]string, error) {
-	columns := columnsOf(f.kind.GroupVersionKind)
-	columns = slices.Concat(
-		slices.DeleteFunc(slices.Clone(columns), func(c column) bool { return c.wide }),
-		[]column{
-			{header: "REV", state: (*unstructured.Unstructured).GetResourceVersion},
-			{header: "AGE", state: func(object *unstructured.Unstructured) string {
-				return cli.CellText(cli.Age(env.Now(), created(object)))
-			}},
-			{header: "PROGRAMMED", wide: true, state: programmedOf},
-			{header: "ISSUES", wide: true, state: issuesOf},
-		},
-		slices.DeleteFunc(columns, func(c column) bool { return !c.wide }),
-	)
 	wide := o.output == "wide"
-	columns = slices.DeleteFunc(columns, func(c column) bool { return c.wide && !wide })
-	header := append([]string{"NAME"}, cli.MapSlice(columns, func(c column) string { return c.header })...)
+	columns := slices.DeleteFunc(table.Columns(f.kind.GroupVersionKind), func(c table.Column) bool { return c.Wide && !wide })
+	header := append([]string{"NAME"}, cli.MapSlice(columns, func(c table.Column) string { return strings.ToUpper(c.Name) })...)
 	header = append(header, o.labels.headers()...)
 	if o.allNamespaces {
 		header = append([]string{"NAMESPACE"}, header...)
@@ -273,6 +261,7 @@ func (o *getOptions) rows(env *environment, f objectsOfKind, several bool) ([][]
 		if err != nil {
 			return nil, err
 		}
+		seen := typed(f.kind, object, spec)
 		var row []string
 		if o.allNamespaces {
 			row = append(row, object.GetNamespace())
@@ -283,7 +272,7 @@ func (o *getOptions) rows(env *environment, f objectsOfKind, several bool) ([][]
 		}
 		row = append(row, name)
 		for _, c := range columns {
-			row = append(row, c.text(object, spec, wide))
+			row = append(row, c.Text(seen, wide, env.Now()))
 		}
 		row = append(row, o.labels.cells(object.GetLabels())...)
 		rows = append(rows, row)

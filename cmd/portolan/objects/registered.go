@@ -9,6 +9,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/table"
 	"github.com/portolan-mesh/portolan/discovery/registration"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/health"
@@ -49,7 +50,7 @@ func (e *environment) registeredIn(ctx context.Context, c *client.Client, group 
 		out = append(out, registered{
 			Entry: entry.GetName(), Address: address, Node: annotations[registration.NodeAnnotation],
 			Server: annotations[registration.ServerAnnotation], Connected: since,
-			Health: healthOf(&entry), Reason: reasonOf(&entry),
+			Health: table.Health(typed(kind, &entry, nil)), Reason: reasonOf(&entry),
 		})
 		if why, withdrawn := health.Withdrawn(annotations); withdrawn {
 			out[len(out)-1].Withdrawn = why
@@ -68,7 +69,7 @@ func registeredRows(all []registered, now time.Time) [][]string {
 		if r.Withdrawn != "" {
 			health = cli.Plain(r.Withdrawn)
 		}
-		rows = append(rows, []string{r.Entry, cli.Plain(r.Address), nameOfNode(r.Node), cli.Plain(r.Server), cli.Age(now, r.Connected), cmp.Or(health, "-")})
+		rows = append(rows, []string{r.Entry, cli.Plain(r.Address), table.NodeName(r.Node), cli.Plain(r.Server), cli.Age(now, r.Connected), cmp.Or(health, "-")})
 	}
 	return rows
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -21,13 +22,13 @@ func writeJSON(w http.ResponseWriter, code int, value any) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	writeBody(w, code, body.Bytes())
+	writeBody(w, code, runtime.ContentTypeJSON, body.Bytes())
 }
 
-// writeBody answers with JSON text. A client that does not read it in time loses the
-// connection.
-func writeBody(w http.ResponseWriter, code int, body []byte) {
-	setHeader(w)
+// writeBody answers with a body of some media type. A client that does not read it in time
+// loses the connection.
+func writeBody(w http.ResponseWriter, code int, media string, body []byte) {
+	setHeader(w, media)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	_ = bounded(w, func() error { // an error means that the client is gone
 		w.WriteHeader(code)
@@ -44,23 +45,31 @@ const (
 	answerPiece = 64 << 10
 )
 
-// answer sends a long JSON text while it is made. A text that fits into one piece is
-// sent like any other answer.
+// answer sends a long text while it is made. A text that fits into one piece is sent like
+// any other answer.
 type answer struct {
 	w     http.ResponseWriter
+	form  form
 	until time.Time
 	out   bytes.Buffer
 	begun bool // the header is written
 }
 
+func newAnswer(c *call) *answer {
+	return &answer{w: c.w, form: c.form, until: time.Now().Add(listTimeout)}
+}
+
+// whole says that the text can only be converted, and sent, at its end.
+func (a *answer) whole() bool { return a.form.media == runtime.ContentTypeProtobuf }
+
 func (a *answer) add(texts ...[]byte) {
 	for _, text := range texts {
-		if len(text) >= answerPiece { // sent as it is, without a copy
+		if len(text) >= answerPiece && !a.whole() { // sent as it is, without a copy
 			a.send(a.out.Bytes(), text)
 			a.out.Reset()
 			continue
 		}
-		if a.out.Write(text); a.out.Len() >= answerPiece {
+		if a.out.Write(text); a.out.Len() >= answerPiece && !a.whole() {
 			a.send(a.out.Bytes())
 			a.out.Reset()
 		}
@@ -72,7 +81,7 @@ func (a *answer) add(texts ...[]byte) {
 func (a *answer) send(texts ...[]byte) {
 	if !a.begun {
 		a.begun = true
-		setHeader(a.w)
+		setHeader(a.w, a.form.media)
 		a.w.WriteHeader(http.StatusOK)
 	}
 	err := bounded(a.w, func() error {
@@ -89,12 +98,20 @@ func (a *answer) send(texts ...[]byte) {
 }
 
 // end sends the rest.
-func (a *answer) end() {
+func (a *answer) end() error {
 	if a.begun {
 		a.send(a.out.Bytes())
-		return
+		return nil
 	}
-	writeBody(a.w, http.StatusOK, a.out.Bytes())
+	body := a.out.Bytes()
+	if a.whole() {
+		var err error
+		if body, err = a.form.body(body); err != nil {
+			return err
+		}
+	}
+	writeBody(a.w, http.StatusOK, a.form.media, body)
+	return nil
 }
 
 // fail answers with an error, if nothing was sent yet.
@@ -105,9 +122,9 @@ func (a *answer) fail(err error) error {
 	return err
 }
 
-// setHeader sets the header that all JSON answers share.
-func setHeader(w http.ResponseWriter) {
-	w.Header().Set("Content-Type", "application/json")
+// setHeader sets the header that all answers share.
+func setHeader(w http.ResponseWriter, media string) {
+	w.Header().Set("Content-Type", media)
 	w.Header().Set("Cache-Control", "no-cache, private")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 }
@@ -131,13 +148,18 @@ func document(object *config.Config, version string) ([]byte, error) {
 	return config.ToJSON(config.Shown(object), version)
 }
 
-// writeObject answers with an object as served, in the API version of the path.
+// writeObject answers with an object as served, in the API version of the path and the form
+// that the client accepts.
 func (s *Server) writeObject(c *call, code int, object *config.Config) error {
-	body, err := document(s.withOrigin(object), c.version)
+	text, err := c.form.single(s.withOrigin(object), c.version)
 	if err != nil {
 		return err
 	}
-	writeBody(c.w, code, append(body, '\n'))
+	body, err := c.form.body(text)
+	if err != nil {
+		return err
+	}
+	writeBody(c.w, code, c.form.media, body)
 	return nil
 }
 

@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"fmt"
 	"net/http"
+	"regexp"
+	"strconv"
 	"testing"
 	"time"
 
@@ -88,3 +90,45 @@ func BenchmarkWatchOf10000(b *testing.B) {
 		read()
 	}
 }
+
+// BenchmarkFormsOf10000 measures the forms of a list of many objects beside the plain one. A
+// new snapshot comes before each, so that no text is shared with the list before.
+func BenchmarkFormsOf10000(b *testing.B) {
+	for _, form := range []struct{ name, accept, query string }{
+		{"plain", "application/json", ""},
+		{"Table", tableAccept, ""},
+		{"PartialObjectMetadata", listAccept, ""},
+		{"pages of 500", "application/json", "limit=500"},
+		{"Table in pages of 500", tableAccept, "limit=500"},
+	} {
+		b.Run(form.name, func(b *testing.B) {
+			s := filled(b)
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				b.StopTimer()
+				version, err := s.Store.Update(b.Context(), service(0, fmt.Sprintf("10.1.%d.%d", i/250%250, i%250)))
+				if err != nil {
+					b.Fatal(err)
+				}
+				revision, _ := strconv.ParseInt(version, 10, 64)
+				if _, err := s.Cache.Await(b.Context(), revision); err != nil {
+					b.Fatal(err)
+				}
+				b.StartTimer()
+				for query := "?" + form.query; ; {
+					a := s.Do(b, "GET", entries+query, "", accept(form.accept))
+					if a.Code != 200 {
+						b.Fatal(a.Code)
+					}
+					next := continueOf.FindStringSubmatch(a.Body[:min(len(a.Body), 500)])
+					if next == nil {
+						break
+					}
+					query = "?" + form.query + "&continue=" + next[1]
+				}
+			}
+		})
+	}
+}
+
+var continueOf = regexp.MustCompile(`"continue":"([^"]+)"`)

@@ -13,6 +13,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/portolan-mesh/portolan/storage"
@@ -35,6 +36,10 @@ func (b *budget) readBody(c *call) (body []byte, isYAML bool, err error) {
 	case contentType == "" || media == "application/json":
 	case media == "application/yaml":
 		isYAML = true
+	case media == runtime.ContentTypeProtobuf:
+		if body, err = fromProtobuf(c, body); err != nil {
+			return nil, false, err
+		}
 	default:
 		return nil, false, refusal.New(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
 			fmt.Sprintf("Content-Type %q is not accepted: send application/json or application/yaml", contentType))

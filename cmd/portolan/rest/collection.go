@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 
 	"github.com/hashicorp/go-multierror"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/storage"
@@ -148,6 +150,6 @@ func (s *Server) answerRemoved(c *call, snapshot *cache.Snapshot, gone [][]byte)
 		return err
 	}
 	body := slices.Concat(bytes.TrimSuffix(head, []byte("}")), []byte(`,"items":[`), bytes.Join(gone, []byte(",\n")), []byte("]}\n"))
-	writeBody(c.w, 200, body)
+	writeBody(c.w, http.StatusOK, runtime.ContentTypeJSON, body)
 	return nil
 }

@@ -2,12 +2,19 @@ package rest
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
 	"regexp"
-	"runtime"
+	goruntime "runtime"
+	"runtime/debug"
 	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/portolan-mesh/portolan/storage/schema"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +31,12 @@ import (
 
 // document serves GET of a path with a value.
 func (s *Server) document(value func(*call) (any, error)) http.HandlerFunc {
+	return s.discovery(value, nil)
+}
+
+// discovery is document for a path that answers with another value if the client asks for
+// aggregated discovery.
+func (s *Server) discovery(value, aggregated func(*call) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		s.serve(w, r, func(c *call) error {
 			if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -33,11 +46,34 @@ func (s *Server) document(value func(*call) (any, error)) http.HandlerFunc {
 			if err := s.admit(c); err != nil {
 				return err
 			}
-			answer, err := value(c)
+			got, err := negotiate(r, []string{runtime.ContentTypeJSON, runtime.ContentTypeYAML}, func(media string, as runtimeschema.GroupVersionKind) bool {
+				return aggregated != nil && isAggregated(as) && media == runtime.ContentTypeJSON
+			})
 			if err != nil {
 				return err
 			}
-			writeJSON(c.w, http.StatusOK, answer)
+			c.form.media = got.media
+			if c.form.pretty, err = isPretty(c, got); err != nil {
+				return err
+			}
+			of, media := value, got.media
+			if isAggregated(got.as) {
+				of, media = aggregated, aggregatedMedia(got.media)
+			}
+			answer, err := of(c)
+			if err != nil {
+				return err
+			}
+			text, err := json.Marshal(answer)
+			if err != nil {
+				return err
+			}
+			body, err := c.form.body(text)
+			if err != nil {
+				return err
+			}
+			w.Header().Set("Vary", "Accept")
+			writeBody(c.w, http.StatusOK, media, body)
 			return nil
 		})
 	}
@@ -112,31 +148,50 @@ func (s *Server) resourceList(c *call) (any, error) {
 	list := metav1.APIResourceList{
 		TypeMeta:     metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
 		GroupVersion: config.GroupVersionKind{Group: group, Version: v}.APIVersion(),
-	}
-	for _, kind := range s.schemas.All() {
-		if kind.Group != group || !kind.Serves(v) {
-			continue
-		}
-		list.APIResources = append(list.APIResources, metav1.APIResource{
-			Name: kind.Plural, SingularName: kind.Singular, ShortNames: kind.ShortNames, Kind: kind.Kind,
-			Namespaced: !kind.ClusterScoped, Categories: []string{"portolan", "istio-io"},
-			Verbs: metav1.Verbs{"create", "delete", "get", "list", "update", "watch"},
-		})
-		if s.hasStatus(kind) {
-			list.APIResources = append(list.APIResources, metav1.APIResource{
-				Name: kind.Plural + "/" + statusPath, Kind: kind.Kind, Namespaced: !kind.ClusterScoped, Verbs: metav1.Verbs{"get", "update"},
-			})
-		}
-	}
-	if group == batch.Group && v == batch.Version {
-		list.APIResources = append(list.APIResources,
-			metav1.APIResource{Name: "batches", SingularName: "batch", Kind: batch.Kind, Verbs: metav1.Verbs{"create"}},
-			metav1.APIResource{Name: record.Resource, SingularName: "record", Kind: record.Kind, Verbs: metav1.Verbs{"list"}})
+		APIResources: s.resources(group, v),
 	}
 	if list.APIResources == nil {
 		return nil, refusal.NotFound(fmt.Sprintf("no API version %s: %s lists what there is", list.GroupVersion, rootOf(group)))
 	}
 	return list, nil
+}
+
+// resources returns the resources of an API version, each before its subresources.
+func (s *Server) resources(group, v string) (out []metav1.APIResource) {
+	for _, kind := range s.schemas.All() {
+		if kind.Group != group || !kind.Serves(v) {
+			continue
+		}
+		out = append(out, metav1.APIResource{
+			Name: kind.Plural, SingularName: kind.Singular, ShortNames: kind.ShortNames, Kind: kind.Kind,
+			Namespaced: !kind.ClusterScoped, Categories: categories(kind),
+			Verbs: metav1.Verbs{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"},
+		})
+		if s.hasStatus(kind) {
+			out = append(out, metav1.APIResource{
+				Name: kind.Plural + "/" + statusPath, Kind: kind.Kind, Namespaced: !kind.ClusterScoped, Verbs: metav1.Verbs{"get", "update"},
+			})
+		}
+	}
+	if group == batch.Group && v == batch.Version {
+		out = append(out,
+			metav1.APIResource{Name: "batches", SingularName: "batch", Kind: batch.Kind, Verbs: metav1.Verbs{"create"}},
+			metav1.APIResource{Name: record.Resource, SingularName: "record", Kind: record.Kind, Verbs: metav1.Verbs{"list"}})
+	}
+	return out
+}
+
+// categories returns the categories of a kind: kubectl get all shows those in all. Secrets,
+// and objects that say who may do what, are not among them, as in Kubernetes.
+func categories(kind *schema.Schema) []string {
+	out := []string{"portolan", "istio-io"}
+	if strings.HasSuffix(kind.Group, ".istio.io") {
+		out = append(out, strings.ReplaceAll(kind.Group, ".", "-"))
+	}
+	if !kind.Internal {
+		out = append(out, "all")
+	}
+	return out
 }
 
 // rootOf returns the path of the versions of a group.
@@ -201,10 +256,23 @@ func (s *Server) versionInfo(*call) (any, error) {
 		text = "v0.0.0+" + notOfBuild.ReplaceAllString(cmp.Or(s.version, "unknown"), "-")
 		semantic = utilversion.MajorMinor(0, 0)
 	}
-	return version.Info{
+	info := version.Info{
 		Major: fmt.Sprint(semantic.Major()), Minor: fmt.Sprint(semantic.Minor()), GitVersion: text,
-		GoVersion: runtime.Version(), Compiler: runtime.Compiler, Platform: runtime.GOOS + "/" + runtime.GOARCH,
-	}, nil
+		GoVersion: goruntime.Version(), Compiler: goruntime.Compiler, Platform: goruntime.GOOS + "/" + goruntime.GOARCH,
+	}
+	if build, ok := debug.ReadBuildInfo(); ok {
+		for _, setting := range build.Settings {
+			switch setting.Key {
+			case "vcs.revision":
+				info.GitCommit = setting.Value
+			case "vcs.time":
+				info.BuildDate = setting.Value
+			case "vcs.modified":
+				info.GitTreeState = map[string]string{"true": "dirty", "false": "clean"}[setting.Value]
+			}
+		}
+	}
+	return info, nil
 }
 
 // notOfBuild matches a character that is not allowed in the build of a semantic version.

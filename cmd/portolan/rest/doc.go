@@ -14,6 +14,11 @@
 // ask its store. A client that needs newer data sets resourceVersion or consistent=true.
 // It then waits or must try again (freshness.go), and never gets older data.
 //
+// Answers have the form that the client accepts (negotiate.go): an object as it is, its
+// metadata alone, or a row of a Table, whose columns package table defines; in JSON or YAML,
+// and secrets also in protobuf. Lists come in pages of one revision (page.go). The text of an
+// object in one form is made once for all lists and watches of a snapshot (frames.go).
+//
 // A watch follows the snapshots of the cache one by one (Source.Next) and sends the
 // difference of two neighbours as one piece. The objects of one batch share a
 // resourceVersion, so a watch from N begins with the events of revision N again.

@@ -13,13 +13,14 @@ import (
 	"github.com/portolan-mesh/portolan/cache"
 )
 
-// frameKey identifies the encoded event that watches in one API version get for an
-// object of a snapshot. goneAt is the revision of a removal.
+// frameKey identifies the encoded event that watches in one API version and shape get for
+// an object of a snapshot. goneAt is the revision of a removal.
 type frameKey struct {
 	snapshot weak.Pointer[cache.Snapshot]
 	path     string
 	version  string
 	kind     watch.EventType
+	shape    shape
 	goneAt   int64
 }
 

@@ -1,16 +1,16 @@
 package rest
 
 import (
-	"bytes"
-	"encoding/json"
+	"cmp"
 	"errors"
 	"fmt"
 	"iter"
 	"slices"
+	"sort"
 	"strconv"
-	"time"
 	"weak"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -20,42 +20,54 @@ import (
 	"github.com/portolan-mesh/portolan/storage/refusal"
 )
 
-// list answers with all selected objects, as of one revision. It ignores a limit and
-// returns them all, as the protocol allows.
+// list answers with the selected objects, all or one page, as of one revision.
 func (s *Server) list(c *call) error {
-	selector, err := parseSelector(c.query)
+	selector, err := c.selector()
 	if err != nil {
 		return err
 	}
-	if c.query.Get("continue") != "" {
-		return refusal.BadRequest("continue: this server returns whole lists and never gave such a token")
-	}
-	objects, snapshot, revision, err := s.listed(c, selector)
+	page, err := parsePage(c)
 	if err != nil {
 		return err
 	}
-	head, err := json.Marshal(struct {
-		metav1.TypeMeta
-		Metadata metav1.ListMeta `json:"metadata"`
-	}{c.typeMeta("List"), metav1.ListMeta{ResourceVersion: strconv.FormatInt(revision, 10)}})
+	from, err := s.listed(c, selector, page)
 	if err != nil {
 		return err
 	}
-	out := &answer{w: c.w, until: time.Now().Add(listTimeout)}
-	out.add(bytes.TrimSuffix(head, []byte("}")), []byte(`,"items":[`))
-	separator := []byte("\n")
+	meta := metav1.ListMeta{ResourceVersion: strconv.FormatInt(from.revision, 10)}
+	objects := from.selected(selector, page.after)
+	if page.limit > 0 {
+		var rest bool
+		if objects, rest = first(objects, page.limit); rest {
+			from.continueAt(&meta, objects, selector)
+		}
+	}
+	head, elements, err := c.listHead(meta)
+	if err != nil {
+		return err
+	}
+	out := &layout{form: c.form, out: newAnswer(c)}
+	if err := out.begin(head, elements); err != nil {
+		return err
+	}
 	for object := range objects {
-		if !selector.matches(object) {
-			continue
+		if err := s.addTo(out, from.withStatus(object), from.shared, c.version); err != nil {
+			return out.out.fail(err)
 		}
-		if err := s.addTo(out, separator, object, snapshot, c.version); err != nil {
-			return out.fail(err)
-		}
-		separator = []byte(",\n")
 	}
-	out.add([]byte("]}\n"))
-	out.end()
-	return nil
+	return out.end()
+}
+
+// first returns the first objects, at most limit, and whether there are more.
+func first(objects iter.Seq[*config.Config], limit int) (iter.Seq[*config.Config], bool) {
+	var out []*config.Config
+	for object := range objects {
+		if len(out) == limit {
+			return slices.Values(out), true
+		}
+		out = append(out, object)
+	}
+	return slices.Values(out), false
 }
 
 // inList is the kind of a frame for an object in a list.
@@ -63,92 +75,151 @@ const inList watch.EventType = ""
 
 // Lists of one snapshot share the text of an object; a list without a snapshot has its
 // own.
-func (s *Server) addTo(out *answer, separator []byte, object *config.Config, of *cache.Snapshot, version string) error {
-	encode := func() ([]byte, error) { return document(s.withOrigin(object), version) }
+func (s *Server) addTo(out *layout, object *config.Config, of *cache.Snapshot, version string) error {
+	encode := func() ([]byte, error) { return out.item(s.withOrigin(object), version) }
 	if of == nil {
 		text, err := encode()
 		if err == nil {
-			out.add(separator, text)
+			out.add(text)
 		}
 		return err
 	}
-	frame, err := s.frames.get(frameKey{snapshot: weak.Make(of), path: object.Key().Path(), version: version, kind: inList}, encode)
+	frame, err := s.frames.get(frameKey{snapshot: weak.Make(of), path: object.Key().Path(), version: version, kind: inList, shape: out.shape}, encode)
 	if err != nil {
 		return err
 	}
 	defer s.frames.put(frame)
-	out.add(separator, frame.text)
+	out.add(frame.text)
 	return nil
 }
 
-// listed returns the objects that a list selects from, and the revision of the list. The
-// snapshot is nil if the objects come from the history.
-func (s *Server) listed(c *call, selector selector) (iter.Seq[*config.Config], *cache.Snapshot, int64, error) {
+// listing is what a list selects from.
+type listing struct {
+	// after iterates over the objects after a Path, without their status.
+	after    func(path string) iter.Seq[*config.Config]
+	snapshot *cache.Snapshot // nil if the objects come from the history
+	shared   *cache.Snapshot // with which lists share their text; nil if they share it with none
+	revision int64
+}
+
+func (l listing) selected(selector selector, after string) iter.Seq[*config.Config] {
+	return func(yield func(*config.Config) bool) {
+		for object := range l.after(after) {
+			if selector.matches(object) && !yield(object) {
+				return
+			}
+		}
+	}
+}
+
+func (l listing) withStatus(object *config.Config) *config.Config {
+	if l.snapshot == nil {
+		return object
+	}
+	return withStatus(l.snapshot, object)
+}
+
+// continueAt says in the metadata of a page where the next one begins, and how many objects
+// remain, which is not counted for a selection.
+func (l listing) continueAt(meta *metav1.ListMeta, objects iter.Seq[*config.Config], selector selector) {
+	var last string
+	for object := range objects {
+		last = object.Key().Path()
+	}
+	meta.Continue = token{Revision: l.revision, After: last}.String()
+	if selector.empty() {
+		var n int64
+		for range l.after(last) {
+			n++
+		}
+		meta.RemainingItemCount = &n
+	}
+}
+
+// listed returns what a list selects from.
+func (s *Server) listed(c *call, selector selector, page page) (listing, error) {
 	revision, err := s.parseRevision(c.query)
 	if err != nil {
-		return nil, nil, 0, err
+		return listing{}, err
 	}
 	stored, err := ofStoreAlone(c)
 	if err != nil {
-		return nil, nil, 0, err
+		return listing{}, err
 	}
 	match := c.query.Get("resourceVersionMatch")
 	switch match {
 	case "", "NotOlderThan", "Exact":
 	default:
-		return nil, nil, 0, refusal.BadRequest(fmt.Sprintf("resourceVersionMatch %q: use NotOlderThan or Exact", match))
+		return listing{}, refusal.BadRequest(fmt.Sprintf("resourceVersionMatch %q: use NotOlderThan or Exact", match))
 	}
-	if match == "Exact" && revision == 0 {
-		return nil, nil, 0, refusal.BadRequest("resourceVersionMatch Exact needs a resourceVersion")
-	}
-	if match == "Exact" {
-		objects, snapshot, err := s.listedAt(c, revision, selector, stored)
-		return objects, snapshot, revision, err
+	switch {
+	case match == "Exact" && revision == 0:
+		return listing{}, refusal.BadRequest("resourceVersionMatch Exact needs a resourceVersion")
+	case match == "Exact":
+		return s.listedAt(c, revision, selector, stored)
+	case page.revision > 0:
+		return s.continued(c, selector, stored, page)
 	}
 	least, err := s.minRevision(c)
 	if err != nil {
-		return nil, nil, 0, err
+		return listing{}, err
 	}
 	snapshot, err := s.atLeast(c.r.Context(), least)
 	if err != nil {
-		return nil, nil, 0, err
+		return listing{}, err
 	}
-	objects, of := inSnapshot(c, snapshot, stored)
-	return objects, of, snapshot.Revision(), nil
+	return inSnapshot(c, snapshot, snapshot.Revision(), stored), nil
 }
 
-// inSnapshot returns the objects for a list in a snapshot, and the snapshot with which
-// lists share their text; nil if they share it with none.
-func inSnapshot(c *call, snapshot *cache.Snapshot, stored bool) (iter.Seq[*config.Config], *cache.Snapshot) {
-	objects, shared := snapshot.List(c.schema.GroupVersionKind, c.namespace), snapshot
-	if stored {
-		objects = storedAmong(snapshot, objects)
-		if snapshot.Shadows().Len() > 0 {
-			shared = nil
+// continued returns what the next page of a list selects from: what the first one did. The
+// history has the objects of the store alone, so it does not answer for those of others.
+func (s *Server) continued(c *call, selector selector, stored bool, page page) (listing, error) {
+	if s.several && !stored {
+		if err := s.awaitReached(c, page.revision); err != nil {
+			return listing{}, err
 		}
+		snapshot, ok := s.cache.At(page.revision)
+		if !ok {
+			return listing{}, page.tooOld()
+		}
+		return inSnapshot(c, snapshot, page.revision, stored), nil
 	}
-	return func(yield func(*config.Config) bool) {
-		for object := range objects {
-			if !yield(withStatus(snapshot, object)) {
-				return
-			}
-		}
-	}, shared
+	from, err := s.listedAt(c, page.revision, selector, stored)
+	if apierrors.IsResourceExpired(err) {
+		return listing{}, page.tooOld()
+	}
+	return from, err
+}
+
+// inSnapshot returns the objects for a list in a snapshot, as of a revision.
+func inSnapshot(c *call, snapshot *cache.Snapshot, revision int64, stored bool) listing {
+	out := listing{snapshot: snapshot, shared: snapshot, revision: revision}
+	out.after = func(path string) iter.Seq[*config.Config] {
+		return snapshot.ListAfter(c.schema.GroupVersionKind, c.namespace, path)
+	}
+	if !stored {
+		return out
+	}
+	if snapshot.Shadows().Len() > 0 {
+		out.shared = nil
+	}
+	all := out.after
+	out.after = func(path string) iter.Seq[*config.Config] { return storedAmong(snapshot, all(path)) }
+	return out
 }
 
 // listedAt returns the objects as they were at a revision. They come from the cache, or
 // from the history if the cache does not reach so far back. For one object history often
 // reaches further than for many. Objects from the history have no status.
-func (s *Server) listedAt(c *call, revision int64, selector selector, stored bool) (iter.Seq[*config.Config], *cache.Snapshot, error) {
+func (s *Server) listedAt(c *call, revision int64, selector selector, stored bool) (listing, error) {
 	if err := s.awaitReached(c, revision); err != nil {
-		return nil, nil, err
+		return listing{}, err
 	}
 	if snapshot, ok := s.cache.At(revision); ok {
-		objects, of := inSnapshot(c, snapshot, stored)
-		return objects, of, nil
+		return inSnapshot(c, snapshot, revision, stored), nil
 	}
 	if s.history == nil {
-		return nil, nil, expired(fmt.Sprintf("revision %d is older than the history that is kept: list without resourceVersion", revision))
+		return listing{}, expired(fmt.Sprintf("revision %d is older than the history that is kept: list without resourceVersion", revision))
 	}
 	of := storage.Selection{Kind: c.schema.GroupVersionKind, Namespace: c.namespace}
 	if name, ok := selector.fields.RequiresExactMatch("metadata.name"); ok && (of.Namespace != "") != c.schema.ClusterScoped {
@@ -156,9 +227,13 @@ func (s *Server) listedAt(c *call, revision int64, selector selector, stored boo
 	}
 	objects, err := s.history.At(c.r.Context(), strconv.FormatInt(revision, 10), of)
 	if errors.Is(err, storage.ErrCompacted) {
-		return nil, nil, expired(fmt.Sprintf("revision %d is not known any more: %v", revision, err))
+		return listing{}, expired(fmt.Sprintf("revision %d is not known any more: %v", revision, err))
 	}
-	return slices.Values(objects), nil, err
+	slices.SortFunc(objects, func(a, b *config.Config) int { return cmp.Compare(a.Key().Path(), b.Key().Path()) })
+	return listing{revision: revision, after: func(path string) iter.Seq[*config.Config] {
+		at := sort.Search(len(objects), func(i int) bool { return objects[i].Key().Path() > path })
+		return slices.Values(objects[at:])
+	}}, err
 }
 
 // awaitReached waits a while until the cache has a revision. It refuses a revision that the

@@ -50,7 +50,7 @@ func TestDiscovery(t *testing.T) {
 		resources[r.Name] = r
 	}
 	vs := resources["virtualservices"]
-	if vs.SingularName != "virtualservice" || vs.Kind != "VirtualService" || !vs.Namespaced || vs.ShortNames[0] != "vs" || len(vs.Verbs) != 6 {
+	if vs.SingularName != "virtualservice" || vs.Kind != "VirtualService" || !vs.Namespaced || vs.ShortNames[0] != "vs" || len(vs.Verbs) != 8 {
 		t.Errorf("virtualservices: %+v", vs)
 	}
 	if _, ok := resources["envoyfilters"]; !ok || len(resources) != 8 {
@@ -93,7 +93,7 @@ func TestList(t *testing.T) {
 	tests := []struct{ name, path, want string }{
 		{"all namespaces", entries, "bank/a shop/a shop/b shop/c"},
 		{"one namespace", shopEntries, "shop/a shop/b shop/c"},
-		{"limit is not needed", shopEntries + "?limit=1", "shop/a shop/b shop/c"},
+		{"no limit", shopEntries + "?limit=0", "shop/a shop/b shop/c"},
 		{"labels", entries + "?labelSelector=app+in+(web,db)", "shop/a shop/b"},
 		{"no label", shopEntries + "?labelSelector=!app", "shop/c"},
 		{"name", entries + "?fieldSelector=metadata.name%3Da,metadata.namespace!%3Dbank", "shop/a"},
@@ -167,8 +167,33 @@ func TestHealth(t *testing.T) {
 	if a := s.Do(t, "GET", "/readyz", ""); a.Code != 200 || a.Body != "[!] store: no answer for 7s\n[+] cache ok\nready, and degraded: 1 of 2 checks\n" {
 		t.Errorf("%d %s", a.Code, a.Body)
 	}
+	for path, want := range map[string]string{
+		"/readyz/cache":                     "200 ok\n",
+		"/readyz/store":                     "200 [!] store: no answer for 7s\nready, and degraded: 1 of 1 checks\n",
+		"/readyz/other":                     "404 there is no check \"other\": /readyz?verbose lists them\n",
+		"/readyz?exclude=store":             "200 ok\n",
+		"/readyz?exclude=store&verbose":     "200 [+] cache ok\nready\n",
+		"/readyz?exclude=a&verbose":         "200 [!] store: no answer for 7s\n[+] cache ok\nwarning: there is no check \"a\" to exclude\nready, and degraded: 1 of 2 checks\n",
+		"/livez":                            "200 ok\n",
+		"/livez?verbose":                    "200 [+] ping ok\nready\n",
+		"/livez/ping":                       "200 ok\n",
+		"/healthz/ping?verbose":             "200 [+] ping ok\nready\n",
+		"/livez?exclude=store&exclude=ping": "200 ok\n",
+	} {
+		if a := s.Do(t, "GET", path, ""); fmt.Sprint(a.Code, " ", a.Body) != want {
+			t.Errorf("%s: %d %s", path, a.Code, a.Body)
+		}
+	}
+	stranger := httptest.NewRecorder() // on another machine, without credentials
+	s.REST.Handler().ServeHTTP(stranger, httptest.NewRequestWithContext(t.Context(), "GET", "http://localhost/readyz/store?verbose", nil))
+	if got := stranger.Body.String(); stranger.Code != 200 || strings.Contains(got, "no answer") {
+		t.Errorf("a stranger learns %s", got)
+	}
 	worse = nil
 	broken = errors.New("behind by 7")
+	if a := s.Do(t, "GET", "/readyz/cache", ""); a.Code != 503 {
+		t.Errorf("%d %s", a.Code, a.Body)
+	}
 	if a := s.Do(t, "GET", "/readyz", ""); a.Code != 503 || a.Body != "[-] cache: behind by 7\n[+] store ok\nnot ready: 1 of 2 checks failed\n" {
 		t.Errorf("%d %s", a.Code, a.Body)
 	}

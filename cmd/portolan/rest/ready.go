@@ -9,18 +9,71 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/access/socket"
 )
 
-// healthz answers that the process serves.
-func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
-	writeText(w, http.StatusOK, "ok")
+// alive are the checks of /livez and /healthz: the process serves.
+var alive = []Check{{Name: "ping"}}
+
+// health serves the paths that say how the server is. Each has a path for one check by its
+// name, and takes verbose and exclude, as in Kubernetes.
+func (s *Server) health() {
+	for path, serve := range map[string]http.HandlerFunc{
+		"/livez":   func(w http.ResponseWriter, r *http.Request) { s.answerHealth(w, r, alive) },
+		"/healthz": func(w http.ResponseWriter, r *http.Request) { s.answerHealth(w, r, alive) },
+		"/readyz":  func(w http.ResponseWriter, r *http.Request) { s.answerHealth(w, r, s.checks) },
+	} {
+		s.mux.HandleFunc(path, serve)
+		s.mux.HandleFunc(path+"/{check}", serve)
+	}
 }
 
-// readyz says whether all checks hold, and which do not; with ?verbose it lists them
-// all, those that fail first. A server that once had its configuration stays ready when the store fails, since
-// old configuration is better than none, and is then degraded.
-func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
-	var report strings.Builder
-	var failing, faulty, rest []string
-	for _, check := range s.checks {
+// answerHealth says whether all checks hold, and which do not; with ?verbose it lists them
+// all, those that fail first. A server that once had its configuration stays ready when the
+// store fails, since old configuration is better than none, and is then degraded.
+func (s *Server) answerHealth(w http.ResponseWriter, r *http.Request, checks []Check) {
+	var unknown []string
+	if name := r.PathValue("check"); name != "" {
+		checks = slices.DeleteFunc(slices.Clone(checks), func(c Check) bool { return c.Name != name })
+		if len(checks) == 0 {
+			writeText(w, http.StatusNotFound, fmt.Sprintf("there is no check %q: %s?verbose lists them", name, strings.TrimSuffix(r.URL.Path, "/"+name)))
+			return
+		}
+	} else {
+		checks, unknown = without(checks, r.URL.Query()["exclude"])
+	}
+	failing, faulty, rest := judge(checks)
+	report := strings.Join(slices.Concat(failing, faulty, rest, unknown), "")
+	if !s.mayKnow(r) {
+		report = ""
+	}
+	switch {
+	case len(failing) > 0:
+		writeText(w, http.StatusServiceUnavailable, report+fmt.Sprintf("not ready: %d of %d checks failed", len(failing), len(checks)))
+	case len(faulty) > 0:
+		writeText(w, http.StatusOK, report+fmt.Sprintf("ready, and degraded: %d of %d checks", len(faulty), len(checks)))
+	case r.URL.Query().Has("verbose") && report != "":
+		writeText(w, http.StatusOK, report+"ready")
+	default:
+		writeText(w, http.StatusOK, "ok")
+	}
+}
+
+// without returns the checks except those named, and a line for each name that no check has.
+func without(checks []Check, names []string) (rest []Check, unknown []string) {
+	for _, c := range checks {
+		if !slices.Contains(names, c.Name) {
+			rest = append(rest, c)
+		}
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(checks, func(c Check) bool { return c.Name == name }) {
+			unknown = append(unknown, fmt.Sprintf("warning: there is no check %q to exclude\n", name))
+		}
+	}
+	return rest, unknown
+}
+
+// judge returns a line for each check: those that fail, those that are degraded, all others.
+func judge(checks []Check) (failing, faulty, rest []string) {
+	for _, check := range checks {
 		if err := run(check.Ready); err != nil {
 			failing = append(failing, fmt.Sprintf("[-] %s: %v\n", check.Name, err))
 		} else if err := run(check.Degraded); err != nil {
@@ -31,26 +84,7 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 			rest = append(rest, fmt.Sprintf("[+] %s ok\n", check.Name))
 		}
 	}
-	failed, degraded := len(failing), len(faulty)
-	for _, line := range slices.Concat(failing, faulty, rest) {
-		report.WriteString(line)
-	}
-	if !s.mayKnow(r) {
-		report.Reset()
-	}
-	switch {
-	case failed > 0:
-		fmt.Fprintf(&report, "not ready: %d of %d checks failed", failed, len(s.checks))
-		writeText(w, http.StatusServiceUnavailable, report.String())
-	case degraded > 0:
-		fmt.Fprintf(&report, "ready, and degraded: %d of %d checks", degraded, len(s.checks))
-		writeText(w, http.StatusOK, report.String())
-	case r.URL.Query().Has("verbose") && report.Len() > 0:
-		report.WriteString("ready")
-		writeText(w, http.StatusOK, report.String())
-	default:
-		writeText(w, http.StatusOK, "ok")
-	}
+	return failing, faulty, rest
 }
 
 // mayKnow says whether a client may see which checks fail, and why: a client on this

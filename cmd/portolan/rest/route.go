@@ -34,6 +34,7 @@ type call struct {
 	verb                     string
 
 	kind string // for metrics; empty outside the config API
+	form form   // of the answer
 
 	releases []func() // called when the request is answered
 }
@@ -74,6 +75,9 @@ func (s *Server) resource(w http.ResponseWriter, r *http.Request) {
 			return methodNotAllowed(c)
 		}
 		if err := s.admit(c); err != nil {
+			return err
+		}
+		if err := c.negotiate(); err != nil {
 			return err
 		}
 		var found faults

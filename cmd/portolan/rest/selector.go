@@ -3,12 +3,16 @@ package rest
 import (
 	"fmt"
 	"net/url"
+	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/refusal"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/secret"
 )
 
 // selector says which objects a list or a watch selects.
@@ -17,8 +21,19 @@ type selector struct {
 	fields fields.Selector
 }
 
-// parseSelector reads labelSelector and fieldSelector.
-func parseSelector(query url.Values) (selector, error) {
+// The fields of all kinds by which objects can be selected, and that of secrets.
+const nameField, namespaceField, typeField = "metadata.name", "metadata.namespace", "type"
+
+// selector reads labelSelector and fieldSelector of the call.
+func (c *call) selector() (selector, error) {
+	if isKind(c.schema.GroupVersionKind, schema.Secret) {
+		return parseSelector(c.query, nameField, namespaceField, typeField)
+	}
+	return parseSelector(c.query, nameField, namespaceField)
+}
+
+// parseSelector reads labelSelector and fieldSelector, which may name some fields.
+func parseSelector(query url.Values, known ...string) (selector, error) {
 	l, err := labels.Parse(query.Get("labelSelector"))
 	if err != nil {
 		return selector{}, refusal.BadRequest(fmt.Sprintf("labelSelector: %v", err))
@@ -28,8 +43,8 @@ func parseSelector(query url.Values) (selector, error) {
 		return selector{}, refusal.BadRequest(fmt.Sprintf("fieldSelector: %v", err))
 	}
 	for _, r := range f.Requirements() {
-		if r.Field != "metadata.name" && r.Field != "metadata.namespace" {
-			return selector{}, refusal.BadRequest(fmt.Sprintf("fieldSelector: %q is not supported: select by metadata.name or metadata.namespace", r.Field))
+		if !slices.Contains(known, r.Field) {
+			return selector{}, refusal.BadRequest(fmt.Sprintf("fieldSelector: %q is not supported: select by %s", r.Field, strings.Join(known, " or ")))
 		}
 	}
 	return selector{labels: l, fields: f}, nil
@@ -40,5 +55,15 @@ func (s selector) matches(c *config.Config) bool {
 	if c == nil || !s.labels.Matches(labels.Set(c.Labels)) {
 		return false
 	}
-	return s.fields.Empty() || s.fields.Matches(fields.Set{"metadata.name": c.Name, "metadata.namespace": c.Namespace})
+	if s.fields.Empty() {
+		return true
+	}
+	of := fields.Set{nameField: c.Name, namespaceField: c.Namespace}
+	if spec, ok := c.Spec.(*secret.Spec); ok {
+		of[typeField] = spec.Type
+	}
+	return s.fields.Matches(of)
 }
+
+// empty says whether all objects match.
+func (s selector) empty() bool { return s.labels.Empty() && s.fields.Empty() }

@@ -245,12 +245,11 @@ func New(o Options) (*Server, error) {
 }
 
 func (s *Server) routes(registry *prometheus.Registry) {
-	s.mux.HandleFunc("/healthz", s.healthz)
-	s.mux.HandleFunc("/readyz", s.readyz)
+	s.health()
 	s.mux.Handle("/metrics", s.guarded(promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
 
-	s.mux.HandleFunc("/api", s.document(s.coreVersions))
-	s.mux.HandleFunc("/apis", s.document(s.groupList))
+	s.mux.HandleFunc("/api", s.discovery(s.coreVersions, s.aggregatedCore))
+	s.mux.HandleFunc("/apis", s.discovery(s.groupList, s.aggregatedGroups))
 	s.mux.HandleFunc("/apis/{group}", s.document(s.group))
 	s.objects("/apis/{group}/{version}")
 	if len(s.versions("")) > 0 {

@@ -15,6 +15,7 @@ import (
 	"weak"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/portolan-mesh/portolan/cache"
@@ -53,9 +54,7 @@ func (s *Server) watch(c *call) error {
 	gauge := s.metrics.watchers.WithLabelValues(c.kind)
 	gauge.Inc()
 	defer gauge.Dec()
-	c.w.Header().Set("Content-Type", "application/json")
-	c.w.Header().Set("Cache-Control", "no-cache, private")
-	c.w.Header().Set("X-Content-Type-Options", "nosniff")
+	setHeader(c.w, runtime.ContentTypeJSON)
 	c.w.WriteHeader(http.StatusOK)
 	if err := w.run(ctx, from, initial); err != nil {
 		s.logger.Debug("watch ended", "path", c.r.URL.Path, "err", err)
@@ -73,7 +72,7 @@ type watchOptions struct {
 }
 
 func (s *Server) parseWatch(c *call) (o watchOptions, err error) {
-	if o.selector, err = parseSelector(c.query); err != nil {
+	if o.selector, err = c.selector(); err != nil {
 		return o, err
 	}
 	if o.revision, err = s.parseRevision(c.query); err != nil {
@@ -315,8 +314,11 @@ func (w *watcher) key(in *cache.Snapshot, path string, kind watch.EventType) fra
 
 // event adds an event, and sends the collected events when there are many.
 func (w *watcher) event(key frameKey, object *config.Config) error {
+	form := w.call.form
+	key.shape = form.shape
+	w.call.form.defined = false // the first event alone has the definitions
 	frame, err := w.frames.get(key, func() ([]byte, error) {
-		text, err := document(w.origin(object), key.version)
+		text, err := form.single(w.origin(object), key.version)
 		return framed(key.kind, text), err
 	})
 	if err != nil {
@@ -341,13 +343,11 @@ func (w *watcher) bookmark(at *cache.Snapshot, annotations map[string]string) er
 	if !w.options.bookmarks {
 		return nil
 	}
-	text, err := json.Marshal(metav1.PartialObjectMetadata{
-		TypeMeta:   w.call.typeMeta(""),
-		ObjectMeta: metav1.ObjectMeta{ResourceVersion: at.Version(), Annotations: annotations},
-	})
+	text, err := w.call.bookmark(at.Version(), annotations)
 	if err != nil {
 		return err
 	}
+	w.call.form.defined = false
 	w.out.Write(framed(watch.Bookmark, text))
 	return nil
 }
