@@ -41,7 +41,7 @@ func newKubectl(t testing.TB, s *server) kubectl {
 func (k kubectl) run(stdin string, args ...string) (string, bool) {
 	k.t.Helper()
 	c := exec.CommandContext(k.t.Context(), k.path, append(args, k.args...)...)
-	c.Env = []string{"HOME=" + k.home, "KUBECONFIG=" + os.DevNull}
+	c.Env = []string{"HOME=" + k.home, "KUBECONFIG=" + os.DevNull, "PATH=" + os.Getenv("PATH")}
 	c.Stdin = strings.NewReader(stdin)
 	out, err := c.CombinedOutput()
 	return string(out), err == nil
@@ -73,11 +73,11 @@ func TestKubectl(t *testing.T) {
 	k.expectOutput(false, "", words("get serviceentry nothing"), `serviceentries.networking.istio.io "nothing" not found`)
 
 	web := ship("shop", "web", "10.0.0.1")
-	k.expectOutput(true, web, words("apply --validate=false -f -"), "serviceentry.networking.istio.io/web created")
-	k.expectOutput(true, web, words("apply --validate=false -f -"), "web unchanged")
-	k.expectOutput(false, web, words("create --validate=false -f -"), "AlreadyExists")
-	k.expectOutput(false, strings.Replace(web, "10.0.0.1", "10.0.0.2", 1), words("apply --validate=false -f -"), "patch is not served")
-	k.expectOutput(true, strings.Replace(web, "10.0.0.1", "10.0.0.2", 1), words("replace --validate=false -f -"), "web replaced")
+	k.expectOutput(true, web, words("apply -f -"), "serviceentry.networking.istio.io/web created")
+	k.expectOutput(true, web, words("apply -f -"), "web unchanged")
+	k.expectOutput(false, web, words("create -f -"), "AlreadyExists")
+	k.expectOutput(true, strings.Replace(web, "10.0.0.1", "10.0.0.2", 1), words("apply -f -"), "web configured")
+	k.expectOutput(true, strings.Replace(web, "10.0.0.1", "10.0.0.2", 1), words("replace -f -"), "web replaced")
 	k.expectOutput(true, "", words("get se web -o yaml"), "10.0.0.2", "generation: 2")
 	k.expectOutput(true, "", words("wait --for=condition=Accepted se/web --timeout=30s"), "web condition met")
 	k.expectOutput(true, "", words("describe se web"), "Observed Generation:")
@@ -85,7 +85,7 @@ func TestKubectl(t *testing.T) {
 	unnamed := regexp.MustCompile(`\bname: web\b`).ReplaceAllString(web, "generateName: web-")
 	var names []string
 	for range 2 {
-		out := k.expectOutput(true, unnamed, words("create --validate=false -f - -o name"))
+		out := k.expectOutput(true, unnamed, words("create -f - -o name"))
 		found := regexp.MustCompile(`(?m)^serviceentry\.networking\.istio\.io/(web-\S+)$`).FindStringSubmatch(out)
 		if found == nil {
 			t.Fatalf("no name in %s", out)

@@ -76,7 +76,8 @@ spec: {http: [{route: [{destination: {host: reviews.shop.svc.cluster.local, subs
 var kubectlCommands = []typed{
 	// Looking around.
 	{line: "version", says: []string{"Server Version: v"}},
-	{line: "cluster-info", says: []string{"is running at"}},
+	{line: "api-resources --namespaced=false", says: []string{"NAME"}},
+	{line: "get --raw /openapi/v3", says: []string{"apis/networking.istio.io/v1"}},
 	{line: "api-versions", says: []string{"networking.istio.io/v1", "security.istio.io/v1", "portolan.io/v1"}},
 	{line: "api-resources", says: []string{"virtualservices", "vs", "wasmplugins"}},
 	{line: "api-resources --api-group=networking.istio.io -o name", says: []string{"gateways.networking.istio.io"}},
@@ -110,7 +111,7 @@ var kubectlCommands = []typed{
 	{line: "apply -f $DIR/reviews.yaml", says: []string{"reviews configured"}},
 	{line: "diff -f $DIR/reviews.yaml"},
 	{line: "apply -f $DIR/rule.yaml -f $DIR/reviews.yaml", says: []string{"destinationrule.networking.istio.io/reviews created"}},
-	{line: "apply -f $DIR/broken.yaml", fails: true, says: []string{`unknown field "spec.hots"`}},
+	{line: "apply -f $DIR/broken.yaml", fails: true, says: []string{"spec.hots: unknown field: did you mean hosts?"}},
 	{line: "apply -f $DIR/broken.yaml --validate=false", fails: true, says: []string{"spec.hots", "did you mean hosts?"}},
 	{line: "apply -f $DIR/invalid.yaml", fails: true, says: []string{"spec.http[0]"}},
 	{line: "get vs broken invalid", fails: true, says: []string{`"broken" not found`, `"invalid" not found`}},
@@ -128,7 +129,7 @@ var kubectlCommands = []typed{
 	{line: "annotate vs reviews example.com/why-", says: []string{"annotated"}},
 	{line: "annotate vs reviews bad/key/x=y", fails: true, says: []string{"bad/key/x"}},
 	{line: `patch vs reviews --type=merge -p {"metadata":{"labels":{"patched":"merge"}}}`, says: []string{"patched"}},
-	{line: `patch vs reviews --type=merge -p {"metadata":{"labels":{"patched":"merge"}}}`, says: []string{"patched (no change)"}},
+	{line: `patch vs reviews --type=merge -p {"metadata":{"labels":{"patched":"merge"}}}`, says: []string{"reviews patched"}},
 	{line: `patch vs reviews --type=json -p [{"op":"replace","path":"/metadata/labels/patched","value":"json"}]`, says: []string{"patched"}},
 	{line: `patch vs reviews --type=json -p [{"op":"test","path":"/metadata/name","value":"x"}]`, fails: true, says: []string{"test"}},
 	{line: `patch vs reviews -p {"metadata":{"labels":{"x":"y"}}}`, fails: true, says: []string{"application/merge-patch+json"}},
@@ -147,7 +148,7 @@ var kubectlCommands = []typed{
 	{line: "apply --server-side --force-conflicts -f $DIR/weight.yaml --field-manager=weights", says: []string{"serverside-applied"}},
 	{line: "get vs reviews -o yaml --show-managed-fields", says: []string{"manager: weights", "operation: Apply"}},
 	{line: "diff --server-side -f $DIR/service.yaml"},
-	{line: "apply view-last-applied vs reviews", says: []string{"reviews"}},
+	{line: "apply view-last-applied se reviews", says: []string{"reviews"}},
 
 	// Reading.
 	{line: "get vs", says: []string{"NAME", "GATEWAYS", "HOSTS", "AGE", "reviews.shop.svc.cluster.local"}},
@@ -164,7 +165,7 @@ var kubectlCommands = []typed{
 	{line: "get se ratings -o json", says: []string{`"address": "10.0.0.2"`}},
 	{line: "get se -o jsonpath={.items[*].metadata.name}", says: []string{"ratings reviews"}},
 	{line: "get se -o custom-columns=N:.metadata.name,H:.spec.hosts[0]", says: []string{"ratings.shop.svc.cluster.local"}},
-	{line: "get se -o go-template={{len(.items)}}", says: []string{"2"}},
+	{line: "get se -o go-template={{range.items}}{{.metadata.name}},{{end}}", says: []string{"ratings,reviews,"}},
 	{line: "get se -l team=b", says: []string{"ratings"}},
 	{line: "get se -l team,team!=b -o name", says: []string{"reviews"}},
 	{line: "get se --field-selector metadata.name=ratings -o name", says: []string{"ratings"}},

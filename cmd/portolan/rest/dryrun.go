@@ -32,7 +32,7 @@ import (
 func dryRun(values []string) (bool, error) {
 	for _, value := range values {
 		if value != metav1.DryRunAll {
-			return false, refusal.BadRequest(fmt.Sprintf("dryRun %q: use All, or leave it out", value))
+			return false, refusal.Invalid(fmt.Sprintf("dryRun %q: use All, or leave it out", value))
 		}
 	}
 	return len(values) > 0, nil
@@ -41,6 +41,7 @@ func dryRun(values []string) (bool, error) {
 // rehearsal replaces the store in a dry run: it decides as a store does, and writes
 // nothing.
 type rehearsal struct {
+	server   *Server
 	snapshot *cache.Snapshot
 	schemas  schema.Set
 	steps    []plan.Step // the steps that the operations lead to
@@ -60,7 +61,7 @@ func (s *Server) rehearse(c *call, values []string) (*rehearsal, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &rehearsal{snapshot: snapshot, schemas: s.schemas}, nil
+	return &rehearsal{server: s, snapshot: snapshot, schemas: s.schemas}, nil
 }
 
 // apply has the signature of storage.Batcher's Apply.
@@ -148,7 +149,7 @@ func (r *rehearsal) object() *config.Config {
 	step := r.steps[0]
 	after := *step.After
 	if step.Before != nil {
-		before := withStatus(r.snapshot, step.Before)
+		before := r.server.alone(r.snapshot, step.Before)
 		after.ResourceVersion, after.Status = before.ResourceVersion, before.Status
 	}
 	return &after

@@ -3,7 +3,9 @@ package rest
 import (
 	"net/http"
 
+	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/refusal"
 )
 
@@ -24,8 +26,14 @@ func (s *Server) get(c *call) error {
 	if object == nil {
 		return storage.ErrNotFound
 	}
+	return s.writeObject(c, http.StatusOK, s.alone(snapshot, object))
+}
+
+// alone returns an object as it is served by itself: with what this server knows of its last
+// write, where the store has no report of that yet.
+func (s *Server) alone(snapshot *cache.Snapshot, object *config.Config) *config.Config {
 	if stored := snapshot.Statuses().Value(object.Key().Path()); s.report != nil && !stored.About(object) {
-		return s.writeObject(c, http.StatusOK, withReport(withComparedStatus(snapshot, object), s.report(object, stored)))
+		return withReport(withComparedStatus(snapshot, object), s.report(object, stored))
 	}
-	return s.writeObject(c, http.StatusOK, withStatus(snapshot, object))
+	return withStatus(snapshot, object)
 }

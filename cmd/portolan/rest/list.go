@@ -150,11 +150,11 @@ func (s *Server) listed(c *call, selector selector, page page) (listing, error) 
 	switch match {
 	case "", "NotOlderThan", "Exact":
 	default:
-		return listing{}, refusal.BadRequest(fmt.Sprintf("resourceVersionMatch %q: use NotOlderThan or Exact", match))
+		return listing{}, refusal.Invalid(fmt.Sprintf("resourceVersionMatch %q: use NotOlderThan or Exact", match))
 	}
 	switch {
 	case match == "Exact" && revision == 0:
-		return listing{}, refusal.BadRequest("resourceVersionMatch Exact needs a resourceVersion")
+		return listing{}, refusal.Invalid("resourceVersionMatch Exact needs a resourceVersion")
 	case match == "Exact":
 		return s.listedAt(c, revision, selector, stored)
 	case page.revision > 0:

@@ -73,7 +73,7 @@ func (s *Server) readPatch(c *call) (*patch, error) {
 		options.Force = &p.force
 	}
 	if faults := validation.ValidatePatchOptions(&options, p.kind); len(faults) > 0 {
-		return nil, refusal.BadRequest("the parameters of the URL cannot be taken: " + faults.ToAggregate().Error())
+		return nil, refusal.Invalid("the parameters of the URL cannot be taken: " + faults.ToAggregate().Error())
 	}
 	p.manager = fieldmanager.Name(options.FieldManager, c.r.UserAgent())
 	return p, nil

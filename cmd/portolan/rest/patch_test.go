@@ -67,15 +67,15 @@ func TestPatches(t *testing.T) {
 		"JSON patch of a path that is not there": {jsonPatch, `[{"op":"replace","path":"/spec/nothing/deep","value":1}]`, 422, `does not fit`, true},
 		"JSON patch that is an object":           {jsonPatch, `{"op":"add"}`, 400, `cannot be read`, true},
 		"strategic":                              {strategicPatch, `{"metadata":{"labels":{"new":"x"}}}`, 415, `accepted media types`, true},
-		"with force":                             {mergePatch + "?force=true", `{}`, 400, `force`, true},
-		"apply without a manager":                {applyPatch, reviewsEntry, 400, `fieldManager`, true},
+		"with force":                             {mergePatch + "?force=true", `{}`, 422, `force`, true},
+		"apply without a manager":                {applyPatch, reviewsEntry, 422, `fieldManager`, true},
 		"apply of another kind":                  {applyPatch + "?fieldManager=x", strings.Replace(reviewsEntry, `"ServiceEntry"`, `"Gateway"`, 1), 400, `Gateway`, true},
 		"apply of another name":                  {applyPatch + "?fieldManager=x", strings.Replace(reviewsEntry, `"name":"reviews"`, `"name":"other"`, 1), 400, `metadata.name`, true},
 		"apply of an unknown field":              {applyPatch + "?fieldManager=x", strings.Replace(reviewsEntry, `"hosts"`, `"hostes"`, 1), 400, `spec.hostes`, true},
 		"apply with another version":             {applyPatch + "?fieldManager=x", strings.Replace(reviewsEntry, `"labels"`, `"resourceVersion":"1","labels"`, 1), 409, `Conflict`, true},
 		"apply that takes over":                  {applyPatch + "?fieldManager=x&force=true", strings.Replace(reviewsEntry, `10.0.0.1`, `10.0.0.2`, 1), 200, `10.0.0.2`, false},
 		"apply that conflicts":                   {applyPatch + "?fieldManager=x", strings.Replace(reviewsEntry, `10.0.0.1`, `10.0.0.2`, 1), 409, `conflict with \"before-first-apply\" using networking.istio.io/v1: .spec.endpoints`, true},
-		"a manager's name that is too long":      {mergePatch + "?fieldManager=" + strings.Repeat("x", 129), `{}`, 400, `fieldManager`, true},
+		"a manager's name that is too long":      {mergePatch + "?fieldManager=" + strings.Repeat("x", 129), `{}`, 422, `fieldManager`, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -119,8 +119,8 @@ func TestList(t *testing.T) {
 		t.Errorf("the list is at %s, the store at %s", got.Metadata.ResourceVersion, s.Store.Version())
 	}
 	for query, code := range map[string]int{
-		"?resourceVersionMatch=Exact":                    400,
-		"?resourceVersionMatch=Other&resourceVersion=1":  400,
+		"?resourceVersionMatch=Exact":                    422,
+		"?resourceVersionMatch=Other&resourceVersion=1":  422,
 		"?resourceVersionMatch=Exact&resourceVersion=99": 400,
 	} {
 		if a := s.Do(t, "GET", entries+query, ""); a.Code != code {

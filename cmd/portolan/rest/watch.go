@@ -86,10 +86,10 @@ func (s *Server) parseWatch(c *call) (o watchOptions, err error) {
 	if c.query.Has("sendInitialEvents") {
 		o.initial = truthy(c.query, "sendInitialEvents")
 		if match := c.query.Get("resourceVersionMatch"); match != "NotOlderThan" {
-			return o, refusal.BadRequest(fmt.Sprintf("sendInitialEvents needs resourceVersionMatch NotOlderThan, and has %q", match))
+			return o, refusal.Invalid(fmt.Sprintf("sendInitialEvents needs resourceVersionMatch NotOlderThan, and has %q", match))
 		}
 	} else if c.query.Has("resourceVersionMatch") {
-		return o, refusal.BadRequest("resourceVersionMatch is for watches with sendInitialEvents: leave it out")
+		return o, refusal.Invalid("resourceVersionMatch is for watches with sendInitialEvents: leave it out")
 	}
 	if text := c.query.Get("timeoutSeconds"); text != "" {
 		seconds, err := strconv.ParseUint(text, 10, 31)

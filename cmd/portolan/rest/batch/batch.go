@@ -54,7 +54,7 @@ type Batch struct {
 	// Strict refuses the batch because of its warnings: of those of severity error if it is
 	// "error", and also of those of severity warning if it is "warning". An info never
 	// refuses. Empty refuses none.
-	Strict     string      `json:"strict,omitempty"`
+	Strict string `json:"strict,omitempty"`
 	// Force takes fields from those who have applied other values server-side. Without it they
 	// are conflicts. It concerns Apply alone.
 	Force      bool        `json:"force,omitempty"`

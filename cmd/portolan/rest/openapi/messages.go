@@ -40,12 +40,24 @@ func (d *definer) field(fd protoreflect.FieldDescriptor) spec.Schema {
 		return *spec.MapProperty(new(d.value(fd.MapValue())))
 	case fd.IsList():
 		list := *spec.ArrayProperty(new(d.value(fd)))
+		key := listKeys[fd.FullName()]
 		if m := fd.Message(); m != nil && m.FullName() == conditionName {
-			list.Extensions = spec.Extensions{listExtension: "map", keysExtension: []any{"type"}}
+			key = "type"
+		}
+		if key != "" {
+			list.Extensions = spec.Extensions{listExtension: "map", keysExtension: []any{key}}
 		}
 		return list
 	}
 	return d.value(fd)
+}
+
+// listKeys are the fields by which Istio's definitions tell the elements of a list apart
+// (x-kubernetes-list-map-keys). All other lists are one value each.
+var listKeys = map[protoreflect.FullName]string{
+	"istio.networking.v1alpha3.ServiceEntry.ports":               "name",
+	"istio.extensions.v1alpha1.WasmPlugin.TrafficSelector.ports": "number",
+	"istio.extensions.v1alpha1.VmConfig.env":                     "name",
 }
 
 const (
