@@ -30,6 +30,9 @@ type Schema struct {
 	// say who may do what.
 	Internal bool
 
+	// Most is how many objects of the kind the config API lets people make, 0 for any number.
+	Most int
+
 	// Codec reads, checks and writes the specs of the kind.
 	Codec config.Codec
 
