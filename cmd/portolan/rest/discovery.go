@@ -3,16 +3,12 @@ package rest
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"net/http"
 	"regexp"
 	"runtime"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apimachinery/pkg/version"
 
@@ -20,6 +16,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/record"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/refusal"
+	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
 // document serves GET of a path with a value.
@@ -71,7 +68,7 @@ func (s *Server) group(c *call) (any, error) {
 func (s *Server) groups() []metav1.APIGroup {
 	names := []string{""}
 	var groups []metav1.APIGroup
-	for _, kind := range s.schemas.All() {
+	for _, kind := range s.kinds() {
 		if !slices.Contains(names, kind.Group) {
 			names = append(names, kind.Group)
 			groups = append(groups, apiGroup(kind.Group, s.versions(kind.Group)))
@@ -86,7 +83,7 @@ func (s *Server) groups() []metav1.APIGroup {
 // versions returns the API versions of a group, the preferred one first.
 func (s *Server) versions(group string) []string {
 	var versions []string
-	for _, kind := range s.schemas.All() {
+	for _, kind := range s.kinds() {
 		for _, v := range kind.Versions {
 			if kind.Group == group && !slices.Contains(versions, v) {
 				versions = append(versions, v)
@@ -113,13 +110,13 @@ func (s *Server) resourceList(c *call) (any, error) {
 		TypeMeta:     metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
 		GroupVersion: config.GroupVersionKind{Group: group, Version: v}.APIVersion(),
 	}
-	for _, kind := range s.schemas.All() {
+	for _, kind := range s.kinds() {
 		if kind.Group != group || !kind.Serves(v) {
 			continue
 		}
 		list.APIResources = append(list.APIResources, metav1.APIResource{
 			Name: kind.Plural, SingularName: kind.Singular, ShortNames: kind.ShortNames, Kind: kind.Kind,
-			Namespaced: !kind.ClusterScoped, Categories: []string{"portolan", "istio-io"},
+			Namespaced: !kind.ClusterScoped, Categories: s.categories(kind),
 			Verbs: metav1.Verbs{"create", "delete", "get", "list", "update", "watch"},
 		})
 		if s.hasStatus(kind) {
@@ -139,57 +136,20 @@ func (s *Server) resourceList(c *call) (any, error) {
 	return list, nil
 }
 
+// categories returns the names by which clients ask for several kinds at once.
+func (s *Server) categories(kind *schema.Schema) []string {
+	if s.schemas.Kind(kind.GroupVersionKind) == nil {
+		return nil // it is not of the mesh
+	}
+	return []string{"portolan", "istio-io"}
+}
+
 // rootOf returns the path of the versions of a group.
 func rootOf(group string) string {
 	if group == "" {
 		return "/api"
 	}
 	return "/apis"
-}
-
-// namespace answers that a namespace exists if its name is valid: kubectl asks for the
-// namespace before it reports that an object in it does not exist. TestKubectl in
-// integration shows it.
-func (s *Server) namespace(c *call) (any, error) {
-	name := c.r.PathValue("namespace")
-	if len(validation.IsDNS1123Label(name)) > 0 {
-		return nil, apierrors.NewNotFound(runtimeschema.GroupResource{Resource: "namespaces"}, name)
-	}
-	return namespaceNamed(name), nil
-}
-
-// namespaceObject is a namespace as in Kubernetes.
-type namespaceObject struct {
-	metav1.TypeMeta `json:",inline"`
-	Metadata        map[string]string `json:"metadata"`
-	Status          map[string]string `json:"status"`
-}
-
-func namespaceNamed(name string) namespaceObject {
-	return namespaceObject{metav1.TypeMeta{Kind: "Namespace", APIVersion: "v1"}, map[string]string{"name": name}, map[string]string{"phase": "Active"}}
-}
-
-// namespaces lists the namespaces that have objects: shells use it to complete -n.
-func (s *Server) namespaces(c *call) (any, error) {
-	snapshot, err := s.atLeast(c.r.Context(), 0)
-	if err != nil {
-		return nil, err
-	}
-	names := map[string]bool{}
-	for object := range snapshot.Configs().Values() {
-		if object.Namespace != "" {
-			names[object.Namespace] = true
-		}
-	}
-	items := []namespaceObject{}
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		items = append(items, namespaceNamed(name))
-	}
-	return struct {
-		metav1.TypeMeta `json:",inline"`
-		Metadata        metav1.ListMeta   `json:"metadata"`
-		Items           []namespaceObject `json:"items"`
-	}{metav1.TypeMeta{Kind: "NamespaceList", APIVersion: "v1"}, metav1.ListMeta{ResourceVersion: snapshot.Version()}, items}, nil
 }
 
 // versionInfo describes the version of this program as Kubernetes does. Clients of

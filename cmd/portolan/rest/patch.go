@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -24,6 +25,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/access"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/refusal"
+	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
 // patch is the body of a PATCH.
@@ -35,8 +37,11 @@ type patch struct {
 }
 
 // strategic has a value of the Go type of each kind that takes a strategic merge patch: those of
-// the core group. Custom resources of Kubernetes take none, and so do all others here.
-var strategic = map[config.GroupVersionKind]any{{Version: "v1", Kind: "Secret"}: corev1.Secret{}}
+// Kubernetes' own. Custom resources of Kubernetes take none, and so do all others here.
+var strategic = map[config.GroupVersionKind]any{
+	schema.Secret: corev1.Secret{}, schema.ConfigMap: corev1.ConfigMap{}, schema.Event: corev1.Event{}, schema.Namespace: corev1.Namespace{},
+	schema.Lease: coordinationv1.Lease{},
+}
 
 // patchTypes returns the types of patches that the kind of a call takes.
 func patchTypes(c *call) []string {

@@ -64,6 +64,7 @@ func (c *call) groupResource() runtimeschema.GroupResource {
 
 // resource serves the paths of objects.
 func (s *Server) resource(w http.ResponseWriter, r *http.Request) {
+	s = s.serverOf(r)
 	s.serve(w, r, func(c *call) error {
 		if err := s.locate(c); err != nil {
 			return err
@@ -176,6 +177,12 @@ func (s *Server) verb(c *call) func(*call) error {
 	handlers := map[string]func(*call) error{
 		"get": s.get, "list": s.list, "watch": s.watch, "create": s.create, "update": s.replace, "patch": s.patched, "delete": s.remove,
 		"deletecollection": s.removeSelected,
+	}
+	if c.schema.GroupVersionKind == schema.Namespace {
+		handlers["delete"] = s.removeNamespace
+		if c.name == "" {
+			delete(verbs, http.MethodDelete) // one at a time, as in Kubernetes
+		}
 	}
 	if c.subresource != "" {
 		delete(verbs, http.MethodDelete)
