@@ -68,6 +68,8 @@ func event() *Schema {
 			"series", "action", "related", "reportingComponent", "reportingInstance"),
 		check: checkEvent,
 	}.schema()
+	s.Versions = append(s.Versions, side.EventsVersion)
+	s.Spellings = map[string]config.Codec{side.EventsVersion: config.JSONSpelled((*side.EventV1).Event)}
 	return s.aside(2 * KeptEvents)
 }
 

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
+	"path"
 	"regexp"
 	"runtime"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
@@ -69,9 +71,11 @@ func (s *Server) groups() []metav1.APIGroup {
 	names := []string{""}
 	var groups []metav1.APIGroup
 	for _, kind := range s.kinds() {
-		if !slices.Contains(names, kind.Group) {
-			names = append(names, kind.Group)
-			groups = append(groups, apiGroup(kind.Group, s.versions(kind.Group)))
+		for _, version := range kind.APIVersions() {
+			if group := groupOf(version); !slices.Contains(names, group) {
+				names = append(names, group)
+				groups = append(groups, apiGroup(group, s.versions(group)))
+			}
 		}
 	}
 	if slices.Contains(names, batch.Group) {
@@ -84,14 +88,23 @@ func (s *Server) groups() []metav1.APIGroup {
 func (s *Server) versions(group string) []string {
 	var versions []string
 	for _, kind := range s.kinds() {
-		for _, v := range kind.Versions {
-			if kind.Group == group && !slices.Contains(versions, v) {
+		for _, apiVersion := range kind.APIVersions() {
+			if v := path.Base(apiVersion); groupOf(apiVersion) == group && !slices.Contains(versions, v) {
 				versions = append(versions, v)
 			}
 		}
 	}
 	slices.SortStableFunc(versions, func(a, b string) int { return version.CompareKubeAwareVersionStrings(b, a) })
 	return versions
+}
+
+// groupOf returns the group of an apiVersion, empty for the core group.
+func groupOf(apiVersion string) string {
+	group, _, grouped := strings.Cut(apiVersion, "/")
+	if !grouped {
+		return ""
+	}
+	return group
 }
 
 // apiGroup describes a group by its versions, the preferred one first.
@@ -111,7 +124,7 @@ func (s *Server) resourceList(c *call) (any, error) {
 		GroupVersion: config.GroupVersionKind{Group: group, Version: v}.APIVersion(),
 	}
 	for _, kind := range s.kinds() {
-		if kind.Group != group || !kind.Serves(v) {
+		if !slices.Contains(kind.APIVersions(), list.GroupVersion) {
 			continue
 		}
 		list.APIResources = append(list.APIResources, metav1.APIResource{

@@ -134,9 +134,9 @@ func (s *Server) guarded(handler http.Handler) http.Handler {
 // locate finds the schema, namespace and name that the path names.
 func (s *Server) locate(c *call) error {
 	group, version, plural := c.r.PathValue("group"), c.r.PathValue("version"), c.r.PathValue("plural")
+	found, version := s.schemas.At(group, version, plural)
 	c.version, c.namespace, c.name = version, c.r.PathValue("namespace"), c.r.PathValue("name")
 	c.subresource = c.r.PathValue("subresource")
-	found := s.schemas.Plural(group, plural)
 	switch {
 	case found == nil && group == "":
 		return refusal.NotFound(fmt.Sprintf("no resource %q in the core group: /api/%s lists what there is", plural, version))

@@ -36,8 +36,10 @@ func (s *Server) addSide(o Options) (err error) {
 // serverOf returns the server whose store has the kind that a path names: this one, unless
 // the one beside it has the kind.
 func (s *Server) serverOf(r *http.Request) *Server {
-	if s.side != nil && s.side.schemas.Plural(r.PathValue("group"), r.PathValue("plural")) != nil {
-		return s.side
+	if s.side != nil {
+		if kind, _ := s.side.schemas.At(r.PathValue("group"), r.PathValue("version"), r.PathValue("plural")); kind != nil {
+			return s.side
+		}
 	}
 	return s
 }

@@ -51,7 +51,7 @@ func start(t *testing.T, configure ...func(*rest.Options, *access.Options)) *api
 	out.Server = resttest.Start(t, 0, func(o *rest.Options) {
 		store, replica = o.Store.(*memory.Store), o.Cache
 		options := access.Options{
-			Snapshot: func() *cache.Snapshot { return replica.Snapshot() }, Schemas: schema.Pilot(), Root: root,
+			Snapshot: func() *cache.Snapshot { return replica.Snapshot() }, Schemas: schema.All(), Root: root,
 			Now: func() time.Time {
 				if out.clock.IsZero() {
 					return time.Now()
