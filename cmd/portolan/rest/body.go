@@ -13,6 +13,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/portolan-mesh/portolan/storage"
@@ -22,7 +23,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/verdict/finding"
 )
 
-// readBody reads the body of a write: JSON, even without a Content-Type, or YAML. A page
+// readBody reads the body of a write: JSON, even without a Content-Type, YAML, or a protobuf
+// message of Kubernetes, which becomes JSON. A page
 // of another site cannot make a browser post these, unless guard refuses the request for
 // its origin.
 func (b *budget) readBody(c *call) (body []byte, isYAML bool, err error) {
@@ -35,6 +37,10 @@ func (b *budget) readBody(c *call) (body []byte, isYAML bool, err error) {
 	case contentType == "" || media == "application/json":
 	case media == "application/yaml":
 		isYAML = true
+	case media == runtime.ContentTypeProtobuf:
+		if body, err = fromMessage(body); err != nil {
+			return nil, false, err
+		}
 	default:
 		return nil, false, refusal.New(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
 			fmt.Sprintf("Content-Type %q is not accepted: send application/json or application/yaml", contentType))

@@ -104,7 +104,7 @@ func ReadJSON(w http.ResponseWriter, r *http.Request, into any) error {
 // ReadReview reads the body of a request as ReadJSON does. Clients of Kubernetes may
 // send a protobuf message instead, as kubectl does for Kubernetes' own kinds. ReadReview
 // decodes it into message, and its fields, as JSON, into a value.
-func ReadReview(w http.ResponseWriter, r *http.Request, message interface{ Unmarshal([]byte) error }, into any) error {
+func ReadReview(w http.ResponseWriter, r *http.Request, message message, into any) error {
 	if media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); media != runtime.ContentTypeProtobuf {
 		return ReadJSON(w, r, into)
 	}
@@ -113,15 +113,11 @@ func ReadReview(w http.ResponseWriter, r *http.Request, message interface{ Unmar
 	if err != nil {
 		return err
 	}
-	var envelope runtime.Unknown
-	wrapped, ok := bytes.CutPrefix(body, []byte("k8s\x00"))
-	if !ok {
-		return refusal.BadRequest("the body cannot be read: it is no message of Kubernetes")
+	envelope, err := unwrap(body)
+	if err != nil {
+		return err
 	}
-	if err = envelope.Unmarshal(wrapped); err == nil {
-		err = message.Unmarshal(envelope.Raw)
-	}
-	if err == nil {
+	if err = message.Unmarshal(envelope.Raw); err == nil {
 		body, err = json.Marshal(message)
 	}
 	if err == nil {
