@@ -1,6 +1,7 @@
 package side
 
 import (
+	"cmp"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,4 +42,20 @@ func (e *Event) Last() time.Time {
 		last = e.Series.LastObservedTime.Time
 	}
 	return last
+}
+
+// SelectableFields returns the fields by which lists and watches may select events, with the names
+// of both API groups.
+func (e *Event) SelectableFields() map[string]string {
+	out := map[string]string{
+		"reason": e.Reason, "type": e.Type, "source": cmp.Or(e.Source.Component, e.ReportingComponent),
+		"reportingComponent": e.ReportingComponent, "reportingController": e.ReportingComponent,
+	}
+	for name, of := range map[string]string{
+		"apiVersion": e.InvolvedObject.APIVersion, "kind": e.InvolvedObject.Kind, "namespace": e.InvolvedObject.Namespace, "name": e.InvolvedObject.Name,
+		"uid": string(e.InvolvedObject.UID), "resourceVersion": e.InvolvedObject.ResourceVersion, "fieldPath": e.InvolvedObject.FieldPath,
+	} {
+		out["involvedObject."+name], out["regarding."+name] = of, of
+	}
+	return out
 }

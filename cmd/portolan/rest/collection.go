@@ -23,7 +23,7 @@ const deletedAtOnce = 500
 // hundred at a time go in one change of the store: all of them or none. An object that is
 // changed meanwhile is selected anew.
 func (s *Server) removeSelected(c *call) error {
-	selector, err := parseSelector(c.query)
+	selector, err := parseSelector(c)
 	if err != nil {
 		return err
 	}

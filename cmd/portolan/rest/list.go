@@ -23,7 +23,7 @@ import (
 // list answers with all selected objects, as of one revision. It ignores a limit and
 // returns them all, as the protocol allows.
 func (s *Server) list(c *call) error {
-	selector, err := parseSelector(c.query)
+	selector, err := parseSelector(c)
 	if err != nil {
 		return err
 	}

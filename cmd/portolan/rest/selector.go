@@ -2,7 +2,9 @@ package rest
 
 import (
 	"fmt"
-	"net/url"
+	"maps"
+	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -17,19 +19,24 @@ type selector struct {
 	fields fields.Selector
 }
 
+// selectable is a spec with fields by which lists and watches may select, beside name and namespace.
+// Each spec of a kind has the same ones.
+type selectable interface{ SelectableFields() map[string]string }
+
 // parseSelector reads labelSelector and fieldSelector.
-func parseSelector(query url.Values) (selector, error) {
-	l, err := labels.Parse(query.Get("labelSelector"))
+func parseSelector(c *call) (selector, error) {
+	l, err := labels.Parse(c.query.Get("labelSelector"))
 	if err != nil {
 		return selector{}, refusal.BadRequest(fmt.Sprintf("labelSelector: %v", err))
 	}
-	f, err := fields.ParseSelector(query.Get("fieldSelector"))
+	f, err := fields.ParseSelector(c.query.Get("fieldSelector"))
 	if err != nil {
 		return selector{}, refusal.BadRequest(fmt.Sprintf("fieldSelector: %v", err))
 	}
+	known := fieldsOf(&config.Config{Spec: c.schema.Codec.New()})
 	for _, r := range f.Requirements() {
-		if r.Field != "metadata.name" && r.Field != "metadata.namespace" {
-			return selector{}, refusal.BadRequest(fmt.Sprintf("fieldSelector: %q is not supported: select by metadata.name or metadata.namespace", r.Field))
+		if !known.Has(r.Field) {
+			return selector{}, refusal.BadRequest(fmt.Sprintf("fieldSelector: %q is not supported: select by %s", r.Field, strings.Join(slices.Sorted(maps.Keys(known)), " or ")))
 		}
 	}
 	return selector{labels: l, fields: f}, nil
@@ -40,5 +47,14 @@ func (s selector) matches(c *config.Config) bool {
 	if c == nil || !s.labels.Matches(labels.Set(c.Labels)) {
 		return false
 	}
-	return s.fields.Empty() || s.fields.Matches(fields.Set{"metadata.name": c.Name, "metadata.namespace": c.Namespace})
+	return s.fields.Empty() || s.fields.Matches(fieldsOf(c))
+}
+
+// fieldsOf returns the fields of an object by which a list may select it.
+func fieldsOf(c *config.Config) fields.Set {
+	out := fields.Set{"metadata.name": c.Name, "metadata.namespace": c.Namespace}
+	if spec, ok := c.Spec.(selectable); ok {
+		maps.Copy(out, spec.SelectableFields())
+	}
+	return out
 }

@@ -73,7 +73,7 @@ type watchOptions struct {
 }
 
 func (s *Server) parseWatch(c *call) (o watchOptions, err error) {
-	if o.selector, err = parseSelector(c.query); err != nil {
+	if o.selector, err = parseSelector(c); err != nil {
 		return o, err
 	}
 	if o.revision, err = s.parseRevision(c.query); err != nil {

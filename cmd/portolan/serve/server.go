@@ -182,7 +182,7 @@ func (s *server) addJobs() error {
 		&namespaceMaker{side: &s.side, mesh: s.source, always: s.lastingNamespaces(), logger: s.logger},
 	}
 	if s.o.ObjectStatus {
-		all = append(all, &statusWriter{s.configs, progress.Writer{Statuses: s.statusCache, Verdicts: s.verdicts.Index, Logger: s.logger}})
+		all = append(all, &eventMaker{side: &s.side, statuses: s.statusCache, logger: s.logger}, &statusWriter{s.configs, progress.Writer{Statuses: s.statusCache, Verdicts: s.verdicts.Index, Logger: s.logger}})
 	}
 	s.jobs, err = newJobs(s.store.client, s.metrics, s.logger, all...)
 	return err
