@@ -70,7 +70,7 @@ func TestKubectl(t *testing.T) {
 	k.expectOutput(true, "", words("version"), "Server Version: v")
 	k.expectOutput(true, "", words("api-resources"), "virtualservices", "telemetry.istio.io/v1", "wasmplugins")
 	k.expectOutput(true, "", words("get serviceentries"), "No resources found in shop namespace.")
-	k.expectOutput(false, "", words("get serviceentry nothing"), `serviceentries.networking.istio.io "nothing" not found`)
+	k.expectOutput(false, "", words("get serviceentry nothing"), `"shop" not found`)
 
 	web := ship("shop", "web", "10.0.0.1")
 	k.expectOutput(true, web, words("apply -f -"), "serviceentry.networking.istio.io/web created")

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/portolan-mesh/portolan/storage/access"
+	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
 // ours is the path prefix of Portolan's own API group.
@@ -14,10 +15,14 @@ const ours = "/apis/" + access.Group + "/v1/"
 // at paths of its own. Some servers lack some of them.
 func Views() []string {
 	return []string{
-		"certificate-authority", "consul", "explain", "file", "findings", "metrics", "namespaces", "paths", "profiles", "propagation",
+		"certificate-authority", "consul", "explain", "file", "findings", "metrics", "paths", "profiles", "propagation",
 		"proxies", "proxyconfig", "records", "references", "sealing", "services", "sources", "store",
 	}
 }
+
+// namespaces is the kind of namespaces. Who may get objects of that kind in a namespace may get
+// that namespace itself; to change one, as to list them, takes a right in all namespaces.
+var namespaces = schema.Side().Kind(schema.Namespace).Plural
 
 // actionOf translates a request into the terms of rules. root is the root namespace of the
 // mesh.
@@ -27,7 +32,11 @@ func actionOf(a Request, root string) action {
 		if a.Subresource != "" {
 			kind += "/" + a.Subresource
 		}
-		return action{verb: verbOf(a.Verb), kind: kind, namespace: a.Namespace, name: a.Name}
+		out := action{verb: verbOf(a.Verb), kind: kind, namespace: a.Namespace, name: a.Name}
+		if a.Resource == namespaces && out.verb == access.Get {
+			out.namespace = a.Name
+		}
+		return out
 	}
 	out := ofPath(a)
 	if out.kind == "users" {
@@ -60,8 +69,6 @@ func ofPath(a Request) action {
 		return action{verb: verbOf(a.Verb), kind: first, namespace: narrowed(first, a)}
 	case a.Path == "/metrics":
 		return action{verb: verbOf(a.Verb), kind: "metrics"}
-	case a.Path == "/api/v1/namespaces":
-		return action{verb: access.List, kind: "namespaces"}
 	case strings.HasPrefix(a.Path, "/debug/"):
 		return action{verb: access.Administer, kind: "profiles"}
 	case isDiscovery(a.Path):
@@ -117,8 +124,7 @@ func isDiscovery(path string) bool {
 		return strings.Count(strings.TrimSuffix(group, "/"), "/") <= 1
 	}
 	if version, ok := strings.CutPrefix(path, "/api/"); ok {
-		name, _ := strings.CutPrefix(version, "v1/namespaces/")
-		return !strings.Contains(name, "/") // a namespace: the server answers the same whether it exists or not
+		return !strings.Contains(version, "/")
 	}
 	return false
 }

@@ -45,7 +45,11 @@ func ToJSON(c *Config, version string) ([]byte, error) {
 	if version != "" {
 		kind.Version = version
 	}
-	spec, err := specJSON(c.Spec)
+	shown := c.Spec
+	if spelled, ok := shown.(Spelled); ok {
+		shown = spelled.In(kind.Version)
+	}
+	spec, err := specJSON(shown)
 	if err != nil {
 		return nil, fmt.Errorf("encode the spec of %s: %w", c.Key(), err)
 	}

@@ -126,7 +126,7 @@ func (s *Store) commit(ctx context.Context, steps []plan.Step, found *targets, n
 	if err := s.checkAddresses(steps, len(allotted.keys)); err != nil {
 		return 0, nil, err
 	}
-	m, err := s.newMutation(steps, found, allotted, newRecord(steps, found, storage.OriginOf(ctx), now, s.recordLimit()))
+	m, err := s.newMutation(steps, found, allotted, s.recordOf(ctx, steps, found, now))
 	if err != nil {
 		return 0, nil, err
 	}

@@ -36,6 +36,9 @@ const (
 	// RegistryPrefix is the tree of the last known rows of registries. A registry reads
 	// it when it starts, and nobody watches it.
 	RegistryPrefix = SidePrefix + "registry/"
+	// ObjectsPrefix is the tree of a store within this one (Within), of objects that do not
+	// concern the mesh.
+	ObjectsPrefix = SidePrefix + "objects/"
 )
 
 // clusterScope is the namespace in the key of an object that has none.

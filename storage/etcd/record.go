@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"compress/gzip"
+	"context"
 	"io"
 	"strings"
 	"time"
@@ -25,6 +26,15 @@ var outcomes = map[storage.Outcome]envelope.Outcome{
 	storage.Created:    envelope.Outcome_OUTCOME_CREATED,
 	storage.Configured: envelope.Outcome_OUTCOME_CONFIGURED,
 	storage.Deleted:    envelope.Outcome_OUTCOME_DELETED,
+}
+
+// recordOf returns the record of a batch. A store without history needs it to learn whether a
+// transaction has landed.
+func (s *Store) recordOf(ctx context.Context, steps []plan.Step, found *targets, now time.Time) *envelope.Record {
+	if s.o.WithoutHistory {
+		return &envelope.Record{Time: now.UnixMilli()}
+	}
+	return newRecord(steps, found, storage.OriginOf(ctx), now, s.recordLimit())
 }
 
 // newRecord leaves out previous values larger than limit: only another writer can have

@@ -50,6 +50,9 @@ type Options struct {
 	// one, in the transaction that writes the object. Without ranges no host gets or
 	// loses one.
 	Addresses address.Ranges
+	// WithoutHistory keeps no history: the record of a batch says only that it has landed, and
+	// Prune removes it soon after.
+	WithoutHistory bool
 	// Log gets messages about stored values that cannot be decoded, and about hosts for
 	// which no address is free; nil discards them.
 	Log *slog.Logger

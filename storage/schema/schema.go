@@ -15,8 +15,12 @@ type Schema struct {
 	config.GroupVersionKind
 
 	// Versions are the API versions under which the kind is accepted and served,
-	// preferred first. All mean the same object.
+	// preferred first. All mean the same object. A kind of the core group may have one of
+	// another group, such as events.k8s.io/v1.
 	Versions []string
+	// Spellings are the codecs of documents in versions that name fields otherwise than Codec
+	// does, by version.
+	Spellings map[string]config.Codec
 
 	// Plural, Singular and ShortNames are its lower-case names in paths and
 	// commands.
@@ -29,6 +33,9 @@ type Schema struct {
 	// Internal kinds are never exported to other control planes: secrets, and objects that
 	// say who may do what.
 	Internal bool
+
+	// Most is how many objects of the kind the config API lets people make, 0 for any number.
+	Most int
 
 	// Codec reads, checks and writes the specs of the kind.
 	Codec config.Codec
@@ -101,7 +108,7 @@ func (s Set) Kind(kind config.GroupVersionKind) *Schema {
 func (s Set) Resolve(apiVersion, kind string) (*Schema, error) {
 	group, version, grouped := strings.Cut(apiVersion, "/")
 	schema := s.Kind(config.GroupVersionKind{Group: group, Kind: kind})
-	if core := s.Kind(config.GroupVersionKind{Kind: kind}); core != nil && !grouped {
+	if core := s.Kind(config.GroupVersionKind{Kind: kind}); core != nil && (!grouped || core.Serves(apiVersion)) {
 		schema, version = core, apiVersion
 	}
 	if schema == nil {
@@ -143,7 +150,11 @@ func (s Set) Type(apiVersion, kind string) (config.Type, error) {
 	if err != nil {
 		return config.Type{}, err
 	}
-	return config.Type{GroupVersionKind: k.GroupVersionKind, Codec: k.Codec, ClusterScoped: k.ClusterScoped}, nil
+	codec := k.Codec
+	if spelled, ok := k.Spellings[apiVersion]; ok {
+		codec = spelled
+	}
+	return config.Type{GroupVersionKind: k.GroupVersionKind, Codec: codec, ClusterScoped: k.ClusterScoped}, nil
 }
 
 // Named finds a schema by plural, singular, short or kind name, in any case; nil if there
@@ -156,6 +167,15 @@ func (s Set) Named(name string) *Schema {
 		}
 	}
 	return nil
+}
+
+// At finds a schema by the parts of a path of the API, and its version there; nil if the group has
+// none of that name.
+func (s Set) At(group, version, plural string) (*Schema, string) {
+	if core := s.Plural("", plural); core != nil && group != "" && core.Serves(group+"/"+version) {
+		return core, group + "/" + version
+	}
+	return s.Plural(group, plural), version
 }
 
 // Plural finds a schema by group and plural name; nil if there is none.

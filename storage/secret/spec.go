@@ -69,6 +69,10 @@ type Certificate struct {
 // TopLevel implements config.TopLevel.
 func (*Spec) TopLevel() {}
 
+// SelectableFields returns the fields by which lists and watches may select, beside name and
+// namespace.
+func (s *Spec) SelectableFields() map[string]string { return map[string]string{"type": s.Type} }
+
 // Shown implements config.Veiled: it is the spec without the data and the box.
 func (s *Spec) Shown() any {
 	out := &Spec{Type: s.Type, Immutable: s.Immutable}

@@ -23,7 +23,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/verdict/finding"
 )
 
-// readBody reads the body of a write: JSON, even without a Content-Type, or YAML. A page
+// readBody reads the body of a write: JSON, even without a Content-Type, YAML, or a protobuf
+// message of Kubernetes, which becomes JSON. A page
 // of another site cannot make a browser post these, unless guard refuses the request for
 // its origin.
 func (b *budget) readBody(c *call) (body []byte, isYAML bool, err error) {

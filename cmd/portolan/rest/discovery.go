@@ -4,22 +4,17 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
+	"path"
 	"regexp"
 	goruntime "runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/runtime"
-
-	"github.com/portolan-mesh/portolan/storage/schema"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apimachinery/pkg/version"
 
@@ -27,6 +22,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/record"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/refusal"
+	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
 // document serves GET of a path with a value.
@@ -107,10 +103,12 @@ func (s *Server) group(c *call) (any, error) {
 func (s *Server) groups() []metav1.APIGroup {
 	names := []string{""}
 	var groups []metav1.APIGroup
-	for _, kind := range s.schemas.All() {
-		if !slices.Contains(names, kind.Group) {
-			names = append(names, kind.Group)
-			groups = append(groups, apiGroup(kind.Group, s.versions(kind.Group)))
+	for _, kind := range s.kinds() {
+		for _, version := range kind.APIVersions() {
+			if group := groupOf(version); !slices.Contains(names, group) {
+				names = append(names, group)
+				groups = append(groups, apiGroup(group, s.versions(group)))
+			}
 		}
 	}
 	if slices.Contains(names, batch.Group) {
@@ -122,15 +120,24 @@ func (s *Server) groups() []metav1.APIGroup {
 // versions returns the API versions of a group, the preferred one first.
 func (s *Server) versions(group string) []string {
 	var versions []string
-	for _, kind := range s.schemas.All() {
-		for _, v := range kind.Versions {
-			if kind.Group == group && !slices.Contains(versions, v) {
+	for _, kind := range s.kinds() {
+		for _, apiVersion := range kind.APIVersions() {
+			if v := path.Base(apiVersion); groupOf(apiVersion) == group && !slices.Contains(versions, v) {
 				versions = append(versions, v)
 			}
 		}
 	}
 	slices.SortStableFunc(versions, func(a, b string) int { return version.CompareKubeAwareVersionStrings(b, a) })
 	return versions
+}
+
+// groupOf returns the group of an apiVersion, empty for the core group.
+func groupOf(apiVersion string) string {
+	group, _, grouped := strings.Cut(apiVersion, "/")
+	if !grouped {
+		return ""
+	}
+	return group
 }
 
 // apiGroup describes a group by its versions, the preferred one first.
@@ -158,13 +165,13 @@ func (s *Server) resourceList(c *call) (any, error) {
 
 // resources returns the resources of an API version, each before its subresources.
 func (s *Server) resources(group, v string) (out []metav1.APIResource) {
-	for _, kind := range s.schemas.All() {
-		if kind.Group != group || !kind.Serves(v) {
+	for _, kind := range s.kinds() {
+		if !slices.Contains(kind.APIVersions(), config.GroupVersionKind{Group: group, Version: v}.APIVersion()) {
 			continue
 		}
 		out = append(out, metav1.APIResource{
 			Name: kind.Plural, SingularName: kind.Singular, ShortNames: kind.ShortNames, Kind: kind.Kind,
-			Namespaced: !kind.ClusterScoped, Categories: categories(kind),
+			Namespaced: !kind.ClusterScoped, Categories: s.categories(kind),
 			Verbs: metav1.Verbs{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"},
 		})
 		if s.hasStatus(kind) {
@@ -183,7 +190,10 @@ func (s *Server) resources(group, v string) (out []metav1.APIResource) {
 
 // categories returns the categories of a kind: kubectl get all shows those in all. Secrets,
 // and objects that say who may do what, are not among them, as in Kubernetes.
-func categories(kind *schema.Schema) []string {
+func (s *Server) categories(kind *schema.Schema) []string {
+	if s.schemas.Kind(kind.GroupVersionKind) == nil {
+		return nil // it is not of the mesh
+	}
 	out := []string{"portolan", "istio-io"}
 	if strings.HasSuffix(kind.Group, ".istio.io") {
 		out = append(out, strings.ReplaceAll(kind.Group, ".", "-"))
@@ -200,51 +210,6 @@ func rootOf(group string) string {
 		return "/api"
 	}
 	return "/apis"
-}
-
-// namespace answers that a namespace exists if its name is valid: kubectl asks for the
-// namespace before it reports that an object in it does not exist. TestKubectl in
-// integration shows it.
-func (s *Server) namespace(c *call) (any, error) {
-	name := c.r.PathValue("namespace")
-	if len(validation.IsDNS1123Label(name)) > 0 {
-		return nil, apierrors.NewNotFound(runtimeschema.GroupResource{Resource: "namespaces"}, name)
-	}
-	return namespaceNamed(name), nil
-}
-
-// namespaceObject is a namespace as in Kubernetes.
-type namespaceObject struct {
-	metav1.TypeMeta `json:",inline"`
-	Metadata        map[string]string `json:"metadata"`
-	Status          map[string]string `json:"status"`
-}
-
-func namespaceNamed(name string) namespaceObject {
-	return namespaceObject{metav1.TypeMeta{Kind: "Namespace", APIVersion: "v1"}, map[string]string{"name": name}, map[string]string{"phase": "Active"}}
-}
-
-// namespaces lists the namespaces that have objects: shells use it to complete -n.
-func (s *Server) namespaces(c *call) (any, error) {
-	snapshot, err := s.atLeast(c.r.Context(), 0)
-	if err != nil {
-		return nil, err
-	}
-	names := map[string]bool{}
-	for object := range snapshot.Configs().Values() {
-		if object.Namespace != "" {
-			names[object.Namespace] = true
-		}
-	}
-	items := []namespaceObject{}
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		items = append(items, namespaceNamed(name))
-	}
-	return struct {
-		metav1.TypeMeta `json:",inline"`
-		Metadata        metav1.ListMeta   `json:"metadata"`
-		Items           []namespaceObject `json:"items"`
-	}{metav1.TypeMeta{Kind: "NamespaceList", APIVersion: "v1"}, metav1.ListMeta{ResourceVersion: snapshot.Version()}, items}, nil
 }
 
 // versionInfo describes the version of this program as Kubernetes does. Clients of

@@ -279,7 +279,7 @@ func TestPathsOfTheCoreGroup(t *testing.T) {
 		"/api/v2":                              {"no such path", "no API version v2: /api lists what there is"},
 		"/api/v1/pods":                         {"no such path", `no resource \"pods\" in the core group: /api/v1 lists what there is`},
 		"/api/v2/notes":                        {"no such path", "notes is not served as v2: use v1"},
-		"/api/v1/namespaces/shop":              {`"kind":"Namespace"`, `"kind":"Namespace"`},
+		"/api/v1/namespaces/shop":              {"no such path", `no resource \"namespaces\" in the core group`},
 		"/api/v1/namespaces/shop/notes/a":      {"no such path", `notes \"a\" not found`},
 		"/api/v1/namespaces/shop/notes/a/logs": {"no such path", "notes have no logs that can be read or set by itself"},
 		"/apis//v1/notes":                      {"", ""},

@@ -119,32 +119,3 @@ func TestOwnerReferencesAreKept(t *testing.T) {
 		t.Errorf("without: %d %s", a.Code, a.Body)
 	}
 }
-
-// TestNamespacesAreThoseOfObjects: the list has each namespace with objects, once.
-func TestNamespacesAreThoseOfObjects(t *testing.T) {
-	t.Parallel()
-	s := resttest.Start(t, 0, nil)
-	if list := parse[metav1.PartialObjectMetadataList](t, s.Do(t, "GET", "/api/v1/namespaces", "").Body); list.Items == nil || len(list.Items) != 0 {
-		t.Errorf("of an empty store: %+v", list)
-	}
-	for _, name := range []string{"b", "a"} {
-		s.Do(t, "POST", shopEntries, entry(name, ""))
-		s.Do(t, "POST", strings.Replace(shopEntries, "/shop/", "/edge/", 1), strings.Replace(entry(name, ""), `"shop"`, `"edge"`, 1))
-	}
-	list := parse[metav1.PartialObjectMetadataList](t, s.Do(t, "GET", "/api/v1/namespaces", "").Body)
-	if len(list.Items) != 2 || list.Items[0].Name != "edge" || list.Items[1].Name != "shop" || list.Kind != "NamespaceList" {
-		t.Errorf("%+v", list)
-	}
-}
-
-func TestTheNamespaceOfAMissingObjectIsThere(t *testing.T) {
-	t.Parallel()
-	s := resttest.Start(t, 0, nil)
-	a := s.Do(t, "GET", "/api/v1/namespaces/nowhere", "")
-	if got := parse[metav1.PartialObjectMetadata](t, a.Body); a.Code != 200 || got.Kind != "Namespace" || got.APIVersion != "v1" || got.Name != "nowhere" {
-		t.Errorf("%d %s", a.Code, a.Body)
-	}
-	if a := s.Do(t, "GET", "/api/v1/namespaces/No_Name", ""); a.Code != 404 || parse[metav1.Status](t, a.Body).Reason != metav1.StatusReasonNotFound {
-		t.Errorf("%d %s", a.Code, a.Body)
-	}
-}

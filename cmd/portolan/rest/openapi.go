@@ -9,11 +9,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/openapi"
+	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
 // openAPI serves the description of the API in OpenAPI, to all who may read its discovery.
 func (s *Server) openAPI() {
-	for _, route := range openapi.Routes(s.schemas, openapi.Options{Version: s.version, HasStatus: s.hasStatus}) {
+	for _, route := range openapi.Routes(schema.NewSet(s.kinds()...), openapi.Options{Version: s.version, HasStatus: s.hasStatus}) {
 		s.mux.Handle("GET "+route.Path, s.guarded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("X-Content-Type-Options", "nosniff")
 			_ = bounded(w, func() error { // an error means that the client is gone

@@ -10,7 +10,9 @@ import (
 	"strings"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -24,6 +26,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/access"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/refusal"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/side"
 )
 
 // patch is the body of a PATCH.
@@ -35,13 +39,23 @@ type patch struct {
 }
 
 // strategic has a value of the Go type of each kind that takes a strategic merge patch: those of
-// the core group. Custom resources of Kubernetes take none, and so do all others here.
-var strategic = map[config.GroupVersionKind]any{{Version: "v1", Kind: "Secret"}: corev1.Secret{}}
+// Kubernetes' own. Custom resources of Kubernetes take none, and so do all others here.
+var strategic = map[config.GroupVersionKind]any{
+	schema.Secret: corev1.Secret{}, schema.ConfigMap: corev1.ConfigMap{}, schema.Event: corev1.Event{}, schema.Namespace: corev1.Namespace{},
+	schema.Lease: coordinationv1.Lease{}, {Version: side.EventsVersion, Kind: schema.Event.Kind}: eventsv1.Event{},
+}
+
+// kindIn returns the kind of a call in its version.
+func (c *call) kindIn() config.GroupVersionKind {
+	kind := c.schema.GroupVersionKind
+	kind.Version = c.version
+	return kind
+}
 
 // patchTypes returns the types of patches that the kind of a call takes.
 func patchTypes(c *call) []string {
 	out := []string{string(types.JSONPatchType), string(types.MergePatchType)}
-	if strategic[c.schema.GroupVersionKind] != nil {
+	if strategic[c.kindIn()] != nil {
 		out = append(out, string(types.StrategicMergePatchType))
 	}
 	return append(out, string(types.ApplyYAMLPatchType))
@@ -241,7 +255,7 @@ func (s *Server) resultOf(c *call, p *patch, snapshot *cache.Snapshot, live *con
 		return nil, err
 	}
 	if !p.applies() {
-		return p.on(text, c.schema.GroupVersionKind)
+		return p.on(text, c.kindIn())
 	}
 	before := &unstructured.Unstructured{}
 	if err := before.UnmarshalJSON(text); err != nil {
@@ -257,7 +271,7 @@ func (s *Server) applied(c *call, p *patch, live *unstructured.Unstructured) ([]
 		return nil, refusal.BadRequest("the request body holds no object to apply")
 	}
 	applied := &unstructured.Unstructured{Object: members}
-	want := runtimeschema.GroupVersionKind{Group: c.schema.Group, Version: c.version, Kind: c.schema.Kind}
+	want := runtimeschema.FromAPIVersionAndKind(c.kindIn().APIVersion(), c.schema.Kind)
 	if got := applied.GroupVersionKind(); got != want {
 		return nil, refusal.BadRequest(fmt.Sprintf("apiVersion and kind of the applied object are %s, and the path takes %s", got, want))
 	}

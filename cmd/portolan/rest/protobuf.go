@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net/http"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,12 +18,15 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// coreKinds has the kinds that clients of Kubernetes send and read in protobuf: those of the
-// core group that are served here, and the options of deletions. All others are custom
-// resources, which have JSON alone, as in Kubernetes.
+// coreKinds has the kinds that clients of Kubernetes send and read in protobuf: those of its own
+// that are served here, and the options of deletions. All others are custom resources, which
+// have JSON alone, as in Kubernetes.
 var coreKinds = func() *runtime.Scheme {
 	out := runtime.NewScheme()
-	out.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Secret{}, &corev1.SecretList{})
+	out.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Secret{}, &corev1.SecretList{}, &corev1.ConfigMap{}, &corev1.ConfigMapList{},
+		&corev1.Namespace{}, &corev1.NamespaceList{}, &corev1.Event{}, &corev1.EventList{})
+	out.AddKnownTypes(coordinationv1.SchemeGroupVersion, &coordinationv1.Lease{}, &coordinationv1.LeaseList{})
+	out.AddKnownTypes(eventsv1.SchemeGroupVersion, &eventsv1.Event{}, &eventsv1.EventList{})
 	for _, group := range []runtimeschema.GroupVersion{{Version: "v1"}, metav1.SchemeGroupVersion} {
 		out.AddKnownTypes(group, &metav1.DeleteOptions{})
 	}
@@ -33,7 +38,7 @@ var binary = protobuf.NewSerializer(coreKinds, coreKinds)
 
 // coreKind says whether a kind has a form in protobuf.
 func coreKind(kind *schema.Schema) bool {
-	return coreKinds.Recognizes(corev1.SchemeGroupVersion.WithKind(kind.Kind)) && kind.Group == ""
+	return coreKinds.Recognizes(runtimeschema.GroupVersionKind{Group: kind.Group, Version: kind.Version, Kind: kind.Kind})
 }
 
 // maxProtobuf bounds a body in protobuf, as Kubernetes bounds all bodies.

@@ -65,6 +65,7 @@ func (c *call) groupResource() runtimeschema.GroupResource {
 
 // resource serves the paths of objects.
 func (s *Server) resource(w http.ResponseWriter, r *http.Request) {
+	s = s.serverOf(r)
 	s.serve(w, r, func(c *call) error {
 		if err := s.locate(c); err != nil {
 			return err
@@ -138,9 +139,9 @@ func (s *Server) guarded(handler http.Handler) http.Handler {
 // locate finds the schema, namespace and name that the path names.
 func (s *Server) locate(c *call) error {
 	group, version, plural := c.r.PathValue("group"), c.r.PathValue("version"), c.r.PathValue("plural")
+	found, version := s.schemas.At(group, version, plural)
 	c.version, c.namespace, c.name = version, c.r.PathValue("namespace"), c.r.PathValue("name")
 	c.subresource = c.r.PathValue("subresource")
-	found := s.schemas.Plural(group, plural)
 	switch {
 	case found == nil && group == "":
 		return refusal.NotFound(fmt.Sprintf("no resource %q in the core group: /api/%s lists what there is", plural, version))
@@ -181,6 +182,12 @@ func (s *Server) verb(c *call) func(*call) error {
 	handlers := map[string]func(*call) error{
 		"get": s.get, "list": s.list, "watch": s.watch, "create": s.create, "update": s.replace, "patch": s.patched, "delete": s.remove,
 		"deletecollection": s.removeSelected,
+	}
+	if c.schema.GroupVersionKind == schema.Namespace {
+		handlers["delete"] = s.removeNamespace
+		if c.name == "" {
+			delete(verbs, http.MethodDelete) // one at a time, as in Kubernetes
+		}
 	}
 	if c.subresource != "" {
 		delete(verbs, http.MethodDelete)

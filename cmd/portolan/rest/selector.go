@@ -2,7 +2,7 @@ package rest
 
 import (
 	"fmt"
-	"net/url"
+	"maps"
 	"slices"
 	"strings"
 
@@ -11,8 +11,6 @@ import (
 
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/refusal"
-	"github.com/portolan-mesh/portolan/storage/schema"
-	"github.com/portolan-mesh/portolan/storage/secret"
 )
 
 // selector says which objects a list or a watch selects.
@@ -21,30 +19,24 @@ type selector struct {
 	fields fields.Selector
 }
 
-// The fields of all kinds by which objects can be selected, and that of secrets.
-const nameField, namespaceField, typeField = "metadata.name", "metadata.namespace", "type"
+// selectable is a spec with fields by which lists and watches may select, beside name and namespace.
+// Each spec of a kind has the same ones.
+type selectable interface{ SelectableFields() map[string]string }
 
 // selector reads labelSelector and fieldSelector of the call.
 func (c *call) selector() (selector, error) {
-	if isKind(c.schema.GroupVersionKind, schema.Secret) {
-		return parseSelector(c.query, nameField, namespaceField, typeField)
-	}
-	return parseSelector(c.query, nameField, namespaceField)
-}
-
-// parseSelector reads labelSelector and fieldSelector, which may name some fields.
-func parseSelector(query url.Values, known ...string) (selector, error) {
-	l, err := labels.Parse(query.Get("labelSelector"))
+	l, err := labels.Parse(c.query.Get("labelSelector"))
 	if err != nil {
 		return selector{}, refusal.BadRequest(fmt.Sprintf("labelSelector: %v", err))
 	}
-	f, err := fields.ParseSelector(query.Get("fieldSelector"))
+	f, err := fields.ParseSelector(c.query.Get("fieldSelector"))
 	if err != nil {
 		return selector{}, refusal.BadRequest(fmt.Sprintf("fieldSelector: %v", err))
 	}
+	known := fieldsOf(&config.Config{Spec: c.schema.Codec.New()})
 	for _, r := range f.Requirements() {
-		if !slices.Contains(known, r.Field) {
-			return selector{}, refusal.BadRequest(fmt.Sprintf("fieldSelector: %q is not supported: select by %s", r.Field, strings.Join(known, " or ")))
+		if !known.Has(r.Field) {
+			return selector{}, refusal.BadRequest(fmt.Sprintf("fieldSelector: %q is not supported: select by %s", r.Field, strings.Join(slices.Sorted(maps.Keys(known)), " or ")))
 		}
 	}
 	return selector{labels: l, fields: f}, nil
@@ -55,14 +47,16 @@ func (s selector) matches(c *config.Config) bool {
 	if c == nil || !s.labels.Matches(labels.Set(c.Labels)) {
 		return false
 	}
-	if s.fields.Empty() {
-		return true
+	return s.fields.Empty() || s.fields.Matches(fieldsOf(c))
+}
+
+// fieldsOf returns the fields of an object by which a list may select it.
+func fieldsOf(c *config.Config) fields.Set {
+	out := fields.Set{"metadata.name": c.Name, "metadata.namespace": c.Namespace}
+	if spec, ok := c.Spec.(selectable); ok {
+		maps.Copy(out, spec.SelectableFields())
 	}
-	of := fields.Set{nameField: c.Name, namespaceField: c.Namespace}
-	if spec, ok := c.Spec.(*secret.Spec); ok {
-		of[typeField] = spec.Type
-	}
-	return s.fields.Matches(of)
+	return out
 }
 
 // empty says whether all objects match.

@@ -47,6 +47,8 @@ func withComparedStatus(from *cache.Snapshot, object *config.Config) *config.Con
 		return withHealth(object, from.Health().Value(health.Path(object.Namespace, object.Name)))
 	case isKind(object.GroupVersionKind, schema.ServiceEntry):
 		return withAddresses(object, from)
+	case isKind(object.GroupVersionKind, schema.Namespace):
+		return withPhase(object)
 	}
 	return object
 }

@@ -89,6 +89,12 @@ type Previewer interface {
 	Preview(ops []storage.Op, what effect.Preview) (effect.Effect, bool)
 }
 
+// A Backend is a store, and the cache that follows it.
+type Backend struct {
+	Store Store
+	Cache Source
+}
+
 // Options configure a Server. Store and Cache are required, and Cache must
 // follow Store.
 type Options struct {
@@ -97,6 +103,11 @@ type Options struct {
 	// History reads the past of Store. Without it there are no records, and lists of a
 	// revision reach only as far back as Cache does.
 	History History
+	// Side has further kinds, which are served beside those of Store: the kinds of
+	// schema.Side. Nil is for none.
+	Side *Backend
+	// LastingNamespaces are those that are not deleted.
+	LastingNamespaces []string
 	// Sealer seals the parts of objects that are for servers only, before they are
 	// stored. Without one such objects are refused.
 	Sealer Sealer
@@ -180,6 +191,11 @@ type Server struct {
 	socket, id    string
 	several       bool // cache has sources other than the store
 
+	// side is the server beside this one, and main the one that this is beside of; nil for
+	// none.
+	side, main *Server
+	lasting    []string
+
 	acceptUnserved bool
 	checks         []Check
 	version        string
@@ -240,6 +256,9 @@ func New(o Options) (*Server, error) {
 	if s.metrics, err = newMetrics(o.Registry, s); err != nil {
 		return nil, err
 	}
+	if err := s.addSide(o); err != nil {
+		return nil, err
+	}
 	s.routes(o.Registry)
 	return s, nil
 }
@@ -259,8 +278,6 @@ func (s *Server) routes(registry *prometheus.Registry) {
 		s.mux.HandleFunc(path, s.document(s.versionInfo))
 	}
 	s.openAPI()
-	s.mux.HandleFunc("/api/v1/namespaces", s.document(s.namespaces))
-	s.mux.HandleFunc("/api/v1/namespaces/{namespace}", s.document(s.namespace))
 	s.mux.HandleFunc(batch.Path, s.batches)
 	if s.advisor != nil {
 		s.mux.HandleFunc(finding.Path, s.findings)
@@ -293,4 +310,9 @@ func (s *Server) Handle(pattern string, handler http.Handler) {
 
 // EndWatches ends all watches, later ones too, as if their time were up. Give it to
 // http.Server.RegisterOnShutdown, since Shutdown waits for all requests to end.
-func (s *Server) EndWatches() { s.watchers.end() }
+func (s *Server) EndWatches() {
+	s.watchers.end()
+	if s.side != nil {
+		s.side.EndWatches()
+	}
+}

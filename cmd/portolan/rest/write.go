@@ -130,6 +130,9 @@ func (s *Server) applyOne(c *call, trial *rehearsal, op storage.Op) (string, err
 	if err := s.unreserved(c.r, op); err != nil {
 		return "", err
 	}
+	if err := s.checkRoom(op); err != nil {
+		return "", err
+	}
 	op, err := s.granted(c, op)
 	if err != nil {
 		return "", err

@@ -25,7 +25,7 @@ import (
 func (s *server) newKeeper() *access.Keeper {
 	o := access.Options{
 		Snapshot: func() *cache.Snapshot { return s.mirror.Snapshot() },
-		Schemas:  s.configs.Schemas(), Root: s.o.Mesh.GetRootNamespace(), Domain: s.o.Mesh.Domain, AnonymousLoopback: s.o.AnonymousLoopback,
+		Schemas:  schema.All(), Root: s.o.Mesh.GetRootNamespace(), Domain: s.o.Mesh.Domain, AnonymousLoopback: s.o.AnonymousLoopback,
 		StoreFault: s.store.healthy, Revoked: s.security.revoked,
 		Bearers: []access.Bearer{issuedUsers{s.issuers}},
 	}

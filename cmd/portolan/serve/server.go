@@ -53,6 +53,7 @@ type server struct {
 
 	store        *openedStore
 	configs      *etcd.Store
+	side         side
 	secrets      secrets
 	tokens       *join.Tokens
 	keys         *jwks.Fetcher
@@ -95,7 +96,7 @@ func newServer(store *openedStore, proxies *proxyPort, security *security, o Opt
 		return nil, fmt.Errorf("the name of this machine: %w", err)
 	}
 	s.id = fmt.Sprintf("%s:%d/%.8s", host, os.Getpid(), uuid.NewString())
-	for _, add := range []func() error{s.addStorage, s.addProofs, s.addAuthority, s.addCache, s.addRegistrar, s.addXDS, s.addRegistries, s.addProgress, s.addJobs, s.addAPI} {
+	for _, add := range []func() error{s.addStorage, s.addSide, s.addProofs, s.addAuthority, s.addCache, s.addRegistrar, s.addXDS, s.addRegistries, s.addProgress, s.addJobs, s.addAPI} {
 		if err := add(); err != nil {
 			return nil, err
 		}
@@ -177,9 +178,11 @@ func (s *server) addJobs() error {
 		&phaseMover{store: s.configs, push: s.xds.Context, progress: s.view, logger: s.logger},
 		&keySetWriter{store: s.configs, root: s.o.Mesh.GetRootNamespace(), push: s.xds.Context, logger: s.logger},
 		&tokenCleaner{store: s.configs, snapshot: s.mirror.Snapshot, logger: s.logger},
+		&sidePruner{side: &s.side, logger: s.logger},
+		&namespaceMaker{side: &s.side, mesh: s.source, always: s.lastingNamespaces(), logger: s.logger},
 	}
 	if s.o.ObjectStatus {
-		all = append(all, &statusWriter{s.configs, progress.Writer{Statuses: s.statusCache, Verdicts: s.verdicts.Index, Logger: s.logger}})
+		all = append(all, &eventMaker{side: &s.side, statuses: s.statusCache, logger: s.logger}, &statusWriter{s.configs, progress.Writer{Statuses: s.statusCache, Verdicts: s.verdicts.Index, Logger: s.logger}})
 	}
 	s.jobs, err = newJobs(s.store.client, s.metrics, s.logger, all...)
 	return err
@@ -205,7 +208,7 @@ func (s *server) addAPI() (err error) {
 		Permit: permit, Place: place, Reserved: s.reserved, Store: s.configs, Sealer: s.sealers(), Authenticator: s.keeper, Authorizer: s.keeper, OnRefusal: s.requestRefused, Cache: s.statusCache, History: s.configs, Advisor: advisor{s.verdicts, s.xds}, Report: s.reportNow, Previewer: previewer{s}, Checks: append(checks, rest.Check{Name: "xds", Ready: s.xds.Ready}),
 		MaxWatches: s.o.MaxWatches, WatchMemory: s.o.WatchMemory, Socket: s.o.APISocket, Hosts: s.o.TLS.Names, Certifies: s.security.certifies,
 		Registry: s.metrics, Version: s.o.Version, Logger: s.logger,
-		AcceptUnserved: s.o.AcceptUnserved,
+		AcceptUnserved: s.o.AcceptUnserved, Side: s.side.backend(), LastingNamespaces: s.lastingNamespaces(),
 	})
 	if err != nil {
 		return err
@@ -266,6 +269,8 @@ func (s *server) run(asked context.Context, api, private net.Listener) error {
 	answered := make(chan struct{}) // closed when the last request has ended
 	group.Go(func() error { return s.worker.Run(ctx) })
 	group.Go(func() error { return s.source.Run(ctx) })
+	group.Go(func() error { return s.side.worker.Run(ctx) })
+	group.Go(func() error { return s.side.run(ctx, s.source) })
 	group.Go(func() error { return s.statusCache.Run(ctx) })
 	group.Go(func() error { return s.registry.Run(ctx) })
 	group.Go(func() error { return s.xds.Run(ctx) })

@@ -47,16 +47,28 @@ func (s *Server) Local() *Server {
 // before the API serves.
 func Start(t testing.TB, history int, configure func(*rest.Options), extend ...func(*rest.Server)) *Server {
 	t.Helper()
-	return start(t, schema.Pilot(), history, configure, extend...)
+	return start(t, schema.Pilot(), history, func(o *rest.Options) {
+		o.Side = side(t)
+		if configure != nil {
+			configure(o)
+		}
+	}, extend...)
 }
 
-// StartKinds is Start for the given kinds.
+// side returns the kinds beside those of the mesh.
+func side(t testing.TB) *rest.Backend {
+	store, replica := replicated(t, schema.Side(), 0)
+	return &rest.Backend{Store: store, Cache: replica}
+}
+
+// StartKinds is Start for the given kinds, with none beside them.
 func StartKinds(t testing.TB, schemas schema.Set, extend ...func(*rest.Server)) *Server {
 	t.Helper()
 	return start(t, schemas, 0, nil, extend...)
 }
 
-func start(t testing.TB, schemas schema.Set, history int, configure func(*rest.Options), extend ...func(*rest.Server)) *Server {
+// replicated returns an empty store and its cache, which runs until the test ends.
+func replicated(t testing.TB, schemas schema.Set, history int) (*memory.Store, *cachememory.Cache) {
 	t.Helper()
 	worker := cache.NewWorker()
 	store := memory.New(schemas, memory.Options{})
@@ -74,6 +86,12 @@ func start(t testing.TB, schemas schema.Set, history int, configure func(*rest.O
 	if _, err := replica.Await(wait, 1); err != nil {
 		t.Fatal(err)
 	}
+	return store, replica
+}
+
+func start(t testing.TB, schemas schema.Set, history int, configure func(*rest.Options), extend ...func(*rest.Server)) *Server {
+	t.Helper()
+	store, replica := replicated(t, schemas, history)
 	path := filepath.Join(t.TempDir(), "api.sock")
 	sealer := sealing.New(filepath.Join(t.TempDir(), "sealing.key"), store)
 	o := rest.Options{Store: store, Sealer: sealer, Cache: replica, History: store, Version: "v1.2.3", Socket: path}
