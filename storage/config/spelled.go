@@ -21,6 +21,9 @@ type spelled[T, S any] struct {
 	convert func(*S) *T
 }
 
+// Written returns an empty S.
+func (spelled[T, S]) Written() any { return new(S) }
+
 func (c spelled[T, S]) decode(o *object, raw json.RawMessage) any {
 	read, _ := structured[S]{c.structure}.decode(o, raw).(*S)
 	return c.convert(read)

@@ -139,7 +139,7 @@ func TestRefusedBatches(t *testing.T) {
 	if a := s.Do(t, "GET", batches, ""); a.Code != 405 || a.Header.Get("Allow") != "POST" {
 		t.Errorf("GET: %d", a.Code)
 	}
-	if a := s.Do(t, "POST", batches+"?dryRun=", batchOf(good)); a.Code != 400 {
+	if a := s.Do(t, "POST", batches+"?dryRun=", batchOf(good)); a.Code != 422 {
 		t.Errorf("dryRun: %d", a.Code)
 	}
 }

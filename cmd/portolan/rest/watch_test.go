@@ -321,11 +321,11 @@ func TestBookmarks(t *testing.T) {
 func TestWatchParameters(t *testing.T) {
 	t.Parallel()
 	s := resttest.Start(t, 0, nil)
-	for _, query := range []string{
-		"timeoutSeconds=x", "timeoutSeconds=-1", "resourceVersion=-1", "labelSelector=a(", "sendInitialEvents=true",
-		"resourceVersionMatch=Exact&resourceVersion=1",
+	for query, code := range map[string]int{
+		"timeoutSeconds=x": 400, "timeoutSeconds=-1": 400, "resourceVersion=-1": 400, "labelSelector=a(": 400, "sendInitialEvents=true": 422,
+		"resourceVersionMatch=Exact&resourceVersion=1": 422,
 	} {
-		if a := s.Do(t, "GET", entries+"?watch=true&"+query, ""); a.Code != 400 {
+		if a := s.Do(t, "GET", entries+"?watch=true&"+query, ""); a.Code != code {
 			t.Errorf("%s: %d %s", query, a.Code, a.Body)
 		}
 	}

@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"iter"
 	"maps"
 	"reflect"
 	"slices"
@@ -38,15 +39,41 @@ func Definitions(schemas schema.Set) map[string]*spec.Schema {
 
 func define(schemas schema.Set) *definer {
 	d := &definer{definitions: map[string]*spec.Schema{}, named: map[string][]string{}, tables: map[string]string{}}
-	for _, kind := range schemas.All() {
-		for _, version := range kind.Versions {
-			d.kind(kind, version)
-		}
+	for kind, version := range versionsOf(schemas) {
+		d.kind(kind, version)
 	}
 	for _, shared := range []any{metav1.Status{}, metav1.DeleteOptions{}, metav1.WatchEvent{}, metav1.Patch{}} {
 		d.goType(reflect.TypeOf(shared))
 	}
 	return d
+}
+
+// versionsOf iterates over the kinds in each of their versions. A version of another group is a
+// kind of that group.
+func versionsOf(schemas schema.Set) iter.Seq2[*schema.Schema, string] {
+	return func(yield func(*schema.Schema, string) bool) {
+		for _, kind := range schemas.All() {
+			for _, version := range kind.Versions {
+				in := kind
+				if group, short, other := strings.Cut(version, "/"); other {
+					elsewhere := *kind
+					elsewhere.Group, elsewhere.Codec = group, kind.Spellings[version]
+					in, version = &elsewhere, short
+				}
+				if !yield(in, version) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// sampleOf returns an empty spec as documents of a kind have it.
+func sampleOf(k *schema.Schema) any {
+	if spelled, ok := k.Codec.(interface{ Written() any }); ok {
+		return spelled.Written()
+	}
+	return k.Codec.New()
 }
 
 // definer collects definitions.
@@ -69,7 +96,7 @@ func (d *definer) kind(k *schema.Schema, version string) {
 		"status":     describedAs(new(d.message(statusOf(k).ProtoReflect().Descriptor())), described().text(anyKind, "status")),
 	}
 	var content spec.Schema
-	switch sample := k.Codec.New().(type) {
+	switch sample := sampleOf(k).(type) {
 	case proto.Message:
 		content = d.message(sample.ProtoReflect().Descriptor())
 	default:

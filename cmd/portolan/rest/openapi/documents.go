@@ -12,10 +12,8 @@ import (
 // swagger returns the whole document in version 2.
 func swagger(schemas schema.Set, o Options) *spec.Swagger {
 	paths, definitions := map[string]spec.PathItem{}, spec.Definitions{}
-	for _, k := range schemas.All() {
-		for _, version := range k.Versions {
-			resource{k, version, o.HasStatus != nil && o.HasStatus(k)}.paths(paths)
-		}
+	for k, version := range versionsOf(schemas) {
+		resource{k, version, o.HasStatus != nil && o.HasStatus(k)}.paths(paths)
 	}
 	for name, s := range Definitions(schemas) {
 		definitions[name] = *s
@@ -49,12 +47,10 @@ func withoutNullable(document *spec.Swagger) *spec.Swagger {
 func groupVersions(schemas schema.Set) []string {
 	var out []string
 	seen := map[string]bool{}
-	for _, k := range schemas.All() {
-		for _, version := range k.Versions {
-			if name := strings.TrimPrefix(root(k, version), "/"); !seen[name] {
-				seen[name] = true
-				out = append(out, name)
-			}
+	for k, version := range versionsOf(schemas) {
+		if name := strings.TrimPrefix(root(k, version), "/"); !seen[name] {
+			seen[name] = true
+			out = append(out, name)
 		}
 	}
 	return out
