@@ -98,6 +98,11 @@ var kubectlCommands = []typed{
 	{line: "auth whoami", says: []string{"Username"}},
 	{line: "get vs", says: []string{"No resources found in shop namespace."}},
 	{line: "get nothing", fails: true, says: []string{`the server doesn't have a resource type "nothing"`}},
+	{line: "create namespace shop", says: []string{"namespace/shop created"}},
+	{line: "label namespace shop a=b", says: []string{"labeled"}},
+	{line: "get ns", says: []string{"shop", "Active"}},
+	{line: "create configmap settings --from-literal=a=b", says: []string{"configmap/settings created"}},
+	{line: "get cm settings -o jsonpath={.data.a}", says: []string{"b"}},
 	{line: "get vs reviews", fails: true, says: []string{`virtualservices.networking.istio.io "reviews" not found`}},
 
 	// Making and changing.
@@ -184,7 +189,7 @@ var kubectlCommands = []typed{
 	{line: "wait --for=condition=Accepted vs/reviews --timeout=30s", says: []string{"condition met"}},
 	{line: "wait --for=jsonpath={.spec.hosts[0]}=reviews.shop.svc.cluster.local vs/reviews --timeout=10s", says: []string{"condition met"}},
 	{line: "wait --for=create vs/reviews --timeout=10s", says: []string{"condition met"}},
-	{line: "events", says: []string{"No events found"}},
+	{line: "events", says: []string{"LAST SEEN"}},
 
 	// Secrets.
 	{line: "create secret generic door --from-file=key=$DIR/secret.txt", says: []string{"secret/door created"}},
@@ -211,6 +216,8 @@ var kubectlCommands = []typed{
 	{line: "delete se,vs --all", says: []string{`"reviews" deleted`}},
 	{line: "wait --for=delete se/reviews --timeout=10s"},
 	{line: "get all", says: []string{"No resources found"}},
+	{line: "delete namespace shop", says: []string{`"shop" deleted`}},
+	{line: "get cm -n shop", says: []string{"No resources found"}},
 }
 
 // TestKubectlAsTyped: the commands of kubectl that people type do what they say, with nothing added.
@@ -232,4 +239,41 @@ func TestKubectlAsTyped(t *testing.T) {
 		k.expectOutput(!c.fails, c.stdin, args, c.says...)
 	}
 	t.Logf("%d commands", len(kubectlCommands))
+}
+
+// TestTwoManagers: kubectl's server-side apply and portolan apply of one object lose nothing: each
+// keeps what the other has set, and a field that both want is a conflict with a name.
+func TestTwoManagers(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, serverOptions{})
+	k := newKubectl(t, s)
+	mine, argo := ship("shop", "web", "10.0.0.1"), `
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: web, namespace: shop, labels: {by: argo}}
+spec: {exportTo: [.]}
+`
+	s.apply(mine)
+	server := strings.Fields("apply --server-side --field-manager=argo -f -")
+	k.expectOutput(true, argo, server, "serverside-applied")
+	s.apply(strings.Replace(mine, "10.0.0.1", "10.0.0.2", 1))
+	out := s.must("", "get", "se/web", "-n", "shop", "-o", "yaml")
+	for _, word := range []string{"by: argo", "exportTo:", "10.0.0.2"} {
+		if !strings.Contains(out, word) {
+			t.Errorf("no %s in %s", word, out)
+		}
+	}
+	if strings.Contains(out, "managedFields") {
+		t.Errorf("people see who manages what: %s", out)
+	}
+	other := strings.Replace(mine, "resolution:", "exportTo: [bank]\n  resolution:", 1)
+	refused := s.try(other, "apply", "-f", "-")
+	if refused.code != 75 || !strings.Contains(refused.stderr, `conflict with "argo"`) || !strings.Contains(refused.stderr, "spec.exportTo") {
+		t.Errorf("%+v", refused)
+	}
+	k.expectOutput(false, strings.Replace(mine, "10.0.0.1", "10.0.0.3", 1), server, `conflict with "portolan"`, ".spec.endpoints")
+	s.must(other, "apply", "-f", "-", "--force-conflicts")
+	if out := s.must("", "get", "se/web", "-n", "shop", "-o", "yaml"); !strings.Contains(out, "- bank") || !strings.Contains(out, "by: argo") {
+		t.Error(out)
+	}
 }

@@ -23,6 +23,7 @@ type applyOptions struct {
 	prune  pruneFlags
 	chunks int // objects per change; 0 applies all as one change
 	strict string
+	force  bool // takes fields from other managers
 
 	acceptUnserved bool // import accepts security settings that have no effect
 }
@@ -39,6 +40,10 @@ What a file says replaces the spec, the labels and the annotations of an object.
 -f takes a URL too, of http or https: up to 32 MiB, within 30 seconds, over at most 5
 redirects. -k has a kustomization built first, by kustomize or kubectl, the first that is
 in the PATH.
+
+Once somebody applies an object server-side, as Argo CD and kubectl apply --server-side
+do, apply leaves the fields that others have set, and stops where the file has another
+value for one (exit code 75); --force-conflicts takes these fields.
 
 A metadata.resourceVersion in it must be that of the stored object (exit code 75
 where it is not); without one, the last write wins.
@@ -75,6 +80,7 @@ and needs no server.
 	o.registerChunks(c)
 	c.Flags().StringVar(&o.strict, "strict", "", "refuse what would have errors or warnings, as portolan analyze calls them; --strict=errors refuses errors alone: what cannot work, such as a host, subset or gateway that is not there")
 	c.Flags().Lookup("strict").NoOptDefVal = "warnings"
+	c.Flags().BoolVar(&o.force, "force-conflicts", false, "take fields from those who have applied another value server-side")
 	return c
 }
 
@@ -177,7 +183,7 @@ func (o *applyOptions) apply(ctx context.Context, env *environment, c *client.Cl
 
 func (o *applyOptions) batch(operations []batch.Operation) batch.Batch {
 	b := o.why.about(operations)
-	b.Strict = strings.TrimSuffix(o.strict, "s")
+	b.Strict, b.Force = strings.TrimSuffix(o.strict, "s"), o.force
 	return b
 }
 

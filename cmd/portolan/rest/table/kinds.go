@@ -109,7 +109,7 @@ func specColumns(kind config.GroupVersionKind) []Column {
 	case schema.ProxyConfig, schema.Telemetry, schema.WasmPlugin:
 		return extensionColumns(kind)
 	}
-	return nil
+	return sideColumns(kind)
 }
 
 func accessColumns(kind config.GroupVersionKind) []Column {
