@@ -234,7 +234,7 @@ func SameManagedFields(a, b []metav1.ManagedFieldsEntry) bool {
 }
 
 func sameFields(a, b *metav1.FieldsV1) bool {
-	return a == b || a != nil && b != nil && bytes.Equal(a.Raw, b.Raw)
+	return a == b || a != nil && b != nil && bytes.Equal(a.GetRawBytes(), b.GetRawBytes())
 }
 
 func sameOwner(a, b metav1.OwnerReference) bool {

@@ -129,7 +129,7 @@ func storedManagers(of []metav1.ManagedFieldsEntry) []*envelope.ManagedFields {
 			one.Time = m.Time.UnixMilli()
 		}
 		if m.FieldsV1 != nil {
-			one.Fields = m.FieldsV1.Raw
+			one.Fields = m.FieldsV1.GetRawBytes()
 		}
 		out = append(out, one)
 	}
@@ -147,7 +147,7 @@ func managers(stored []*envelope.ManagedFields) []metav1.ManagedFieldsEntry {
 			one.Time = &metav1.Time{Time: time.UnixMilli(m.Time)}
 		}
 		if len(m.Fields) > 0 {
-			one.FieldsV1 = &metav1.FieldsV1{Raw: m.Fields}
+			one.FieldsV1 = metav1.NewFieldsV1(string(m.Fields))
 		}
 		out = append(out, one)
 	}

@@ -105,7 +105,7 @@ var createTests = []test{
 			at := metav1.NewTime(time.Unix(1700000000, 0))
 			return []metav1.ManagedFieldsEntry{{
 				Manager: manager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: "networking.istio.io/v1", Time: &at,
-				FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{}}`)}, Subresource: "status",
+				FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{}}`), Subresource: "status",
 			}}
 		}
 		want := func(manager string) {
