@@ -138,6 +138,8 @@ func columnsOf(kind config.GroupVersionKind) []column {
 		}
 	case schema.KeySet:
 		return keySetColumns()
+	case schema.Event:
+		return eventColumns()
 	case schema.User, schema.Role, schema.RoleBinding:
 		return accessColumns(kind)
 	case schema.ProxyConfig, schema.Telemetry, schema.WasmPlugin:

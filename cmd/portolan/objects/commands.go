@@ -15,7 +15,7 @@ func Commands(line *cli.Environment) []*cobra.Command {
 	return []*cobra.Command{
 		newApplyCommand(env), newDiffCommand(env), newGetCommand(env), newDescribeCommand(env), newAnalyzeCommand(env), newDeleteCommand(env),
 		newWaitCommand(env), newAPIResourcesCommand(env), newExportCommand(env), newImportCommand(env), newSecretCommand(env),
-		newHistoryCommand(env), newAuditCommand(env), newRollbackCommand(env),
+		newHistoryCommand(env), newAuditCommand(env), newRollbackCommand(env), newEventsCommand(env),
 	}
 }
 

@@ -37,6 +37,10 @@ type getOptions struct {
 	freshness     client.Freshness
 	watch         watchFlags
 	template      *jsonpath.JSONPath // from -o jsonpath=, else nil
+	// fields selects objects to list by their fields, and order is the order in which they are
+	// shown: by namespace and name unless set.
+	fields string
+	order  func(a, b *unstructured.Unstructured) int
 }
 
 var getOutputs = []string{"table", "wide", "yaml", "json", "name"}
@@ -82,6 +86,7 @@ what a template of kubectl does; several objects are in .items.`,
 		},
 		ValidArgsFunction: completeObjects(env),
 		RunE: func(c *cobra.Command, args []string) error {
+			env := env.withSide()
 			selected, err := o.selection(env, args)
 			if err != nil {
 				return err
@@ -160,7 +165,7 @@ func (o *getOptions) selectionOf(keys []config.Key) client.Selection {
 	if len(keys) > 0 {
 		return client.Selection{Fields: fields.OneTermEqualSelector("metadata.name", keys[0].Name).String()}
 	}
-	return client.Selection{Labels: o.selector}
+	return client.Selection{Labels: o.selector, Fields: o.fields}
 }
 
 // namespaceFor returns the namespace of the objects to list, empty for all.
@@ -207,9 +212,7 @@ func (o *getOptions) run(ctx context.Context, env *environment, selected selecti
 			if err != nil {
 				return o.explainNotYet(err)
 			}
-			slices.SortFunc(f.objects, func(a, b *unstructured.Unstructured) int {
-				return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
-			})
+			slices.SortFunc(f.objects, o.compare)
 			all = append(all, f)
 		}
 		return nil
@@ -224,6 +227,14 @@ func (o *getOptions) run(ctx context.Context, env *environment, selected selecti
 		err = o.print(env, all, len(selected.keys) == 1)
 	}
 	return errors.Join(err, missing)
+}
+
+// compare compares two objects in the order in which they are shown.
+func (o *getOptions) compare(a, b *unstructured.Unstructured) int {
+	if o.order != nil {
+		return o.order(a, b)
+	}
+	return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
 }
 
 func (o *getOptions) list(ctx context.Context, env *environment, c *client.Client, kind *schema.Schema) ([]*unstructured.Unstructured, error) {

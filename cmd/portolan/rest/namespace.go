@@ -2,6 +2,7 @@ package rest
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -24,11 +25,15 @@ func (s *Server) removeNamespace(c *call) error {
 	}
 	servers := []*Server{s.main, s}
 	var found faults
+	var contents []string
 	for _, one := range servers {
-		one.checkContents(c, &found)
+		contents = append(contents, one.checkContents(c, &found)...)
 	}
 	if len(found.causes) > 0 {
 		return refusal.Forbidden(fmt.Sprintf("namespace %s is not deleted: %s", c.name, sentence(found.causes)))
+	}
+	if len(contents) > 0 {
+		warn(c.w, []string{"with all that is in it: " + strings.Join(contents, ", ")})
 	}
 	if !dry {
 		for _, one := range servers {
@@ -51,8 +56,8 @@ func (s *Server) contentsOf(namespace string) (out []*config.Config) {
 }
 
 // checkContents reports why what is in the namespace of a call may not be deleted, once for
-// each kind.
-func (s *Server) checkContents(c *call, found *faults) {
+// each kind. It returns how many objects there are of each kind.
+func (s *Server) checkContents(c *call, found *faults) (contents []string) {
 	counts := map[string]int{}
 	for _, object := range s.contentsOf(c.name) {
 		kind := s.schemas.Kind(object.GroupVersionKind)
@@ -68,6 +73,10 @@ func (s *Server) checkContents(c *call, found *faults) {
 			found.mayNotBe("", fmt.Sprintf("it has %s, and %s", kind.Plural, strings.TrimSuffix(err.Error(), ".")))
 		}
 	}
+	for _, kind := range slices.Sorted(maps.Keys(counts)) {
+		contents = append(contents, fmt.Sprintf("%d %s", counts[kind], kind))
+	}
+	return contents
 }
 
 // empty deletes what is in the namespace of a call. An object that is changed or made meanwhile
