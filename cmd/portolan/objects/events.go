@@ -21,7 +21,7 @@ import (
 // withSide returns an environment that knows the kinds beside those of the mesh, too.
 func (e *environment) withSide() *environment {
 	return &environment{e.With(func(e *cli.Environment) {
-		e.Schemas = schema.NewSet(append(append([]*schema.Schema(nil), e.Schemas.All()...), schema.Side().All()...)...)
+		e.Schemas = e.Schemas.With(schema.Side())
 	})}
 }
 
