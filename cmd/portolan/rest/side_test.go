@@ -18,6 +18,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/resttest"
 	"github.com/portolan-mesh/portolan/discovery/access"
+	"github.com/portolan-mesh/portolan/storage"
 )
 
 const (
@@ -235,12 +236,24 @@ func TestANamespaceIsDeletedWithItsContents(t *testing.T) {
 	fill(t, s)
 	elsewhere := strings.Replace(shopEntries, "/shop/", "/blog/", 1)
 	s.Do(t, "POST", elsewhere, strings.Replace(entry("a", ""), `"shop"`, `"blog"`, 1))
-	if a := s.Do(t, "DELETE", namespaces+"/shop?dryRun=All", ""); a.Code != 200 {
-		t.Errorf("a dry run: %d %s", a.Code, a.Body)
-	}
-	for _, path := range []string{shopEntries + "/a", configMaps + "/x", namespaces + "/shop"} {
-		if a := s.Do(t, "GET", path, ""); a.Code != 200 {
-			t.Errorf("after the dry run %s: %d", path, a.Code)
+	for _, tc := range []struct {
+		path, options string
+		code          int
+	}{
+		{namespaces + "/shop?dryRun=All", "", 200},
+		{namespaces + "/shop", `{"kind":"DeleteOptions","apiVersion":"v1","dryRun":["All"],"propagationPolicy":"Background"}`, 200},
+		{namespaces + "/shop", `{"dryRun":["Some"]}`, 400},
+		{namespaces + "/shop", `{"preconditions":{"uid":"other"}}`, 409},
+		{namespaces + "/shop", `{"preconditions":{"resourceVersion":"1"}}`, 409},
+		{namespaces + "/blog", "", 404},
+	} {
+		if a := s.Do(t, "DELETE", tc.path, tc.options); a.Code != tc.code {
+			t.Errorf("%s %s: %d %s", tc.path, tc.options, a.Code, a.Body)
+		}
+		for _, path := range []string{shopEntries + "/a", elsewhere + "/a", configMaps + "/x", leases + "/x", namespaces + "/shop"} {
+			if a := s.Do(t, "GET", path, ""); a.Code != 200 {
+				t.Errorf("after %s %s, %s: %d", tc.path, tc.options, path, a.Code)
+			}
 		}
 	}
 	if a := s.Do(t, "DELETE", namespaces+"/shop", ""); a.Code != 200 {
@@ -256,6 +269,32 @@ func TestANamespaceIsDeletedWithItsContents(t *testing.T) {
 	}
 	if a := s.Do(t, "GET", "/apis/portolan.io/v1/records?namespace=shop", ""); !strings.Contains(a.Body, `"outcome":"deleted"`) {
 		t.Errorf("the history: %s", a.Body)
+	}
+}
+
+// narrow is a store that takes few operations at once, as an etcd does that others run.
+type narrow struct{ rest.Store }
+
+func (n narrow) Apply(ctx context.Context, ops []storage.Op) (string, []storage.Result, error) {
+	if len(ops) > 3 {
+		return "", nil, fmt.Errorf("%w: %d operations", storage.ErrTooLarge, len(ops))
+	}
+	return n.Store.Apply(ctx, ops)
+}
+
+// TestANamespaceIsDeletedInPieces: as many objects at once as the store takes.
+func TestANamespaceIsDeletedInPieces(t *testing.T) {
+	t.Parallel()
+	s := resttest.Start(t, 0, func(o *rest.Options) { o.Store = narrow{o.Store} })
+	fill(t, s)
+	for i := range 20 {
+		create(t, s, fmt.Sprint("e", i), "")
+	}
+	if a := s.Do(t, "DELETE", namespaces+"/shop", ""); a.Code != 200 {
+		t.Fatalf("%d %s", a.Code, a.Body)
+	}
+	if _, content := s.Store.Snapshot(); content.Configs.Len() != 0 {
+		t.Errorf("%d objects are left", content.Configs.Len())
 	}
 }
 
