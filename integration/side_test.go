@@ -55,6 +55,8 @@ func TestSideKindsByKubectl(t *testing.T) {
 	shows("events -n blog --for virtualservice/reviews", "Warning", "nowhere.blog.test")
 	shows("describe virtualservice reviews -n blog", "Events:", "portolan")
 	k.expectOutput(true, "", words("get events -n blog --field-selector type=Warning,involvedObject.name=reviews -o name"), "event/reviews.")
+	k.expectOutput(true, "", words("delete namespace blog --dry-run=server"), "1 virtualservices", "server dry run")
+	k.expectOutput(true, "", words("get virtualservices -n blog -o name"), "reviews")
 	k.expectOutput(true, "", words("delete namespace blog"), `"blog" deleted`)
 	k.expectOutput(true, "", words("get virtualservices,events -A"), "No resources found")
 	k.expectOutput(true, "", words("get namespaces"), "shop")

@@ -39,7 +39,7 @@ func (c *Cache) checkFounded(store etcd.Instance, read cache.Content) error {
 // to it since.
 func (c *Cache) checkEmptied(store etcd.Instance, read cache.Content) error {
 	now := c.Snapshot()
-	emptied := now != nil && now.Configs().Len() > 0 && read.Configs.Len() == 0 &&
+	emptied := !c.o.Expendable && now != nil && now.Configs().Len() > 0 && read.Configs.Len() == 0 &&
 		store.Format.Revision == 0 && c.compareIdentity(store, 0) != nil
 	c.emptied.Store(emptied)
 	if emptied {

@@ -216,6 +216,22 @@ func TestAnEmptiedStoreIsNotFollowed(t *testing.T) {
 	}
 }
 
+// TestAnExpendableStoreIsFollowed: the cache of a store whose objects can be made again is empty
+// where that store was emptied.
+func TestAnExpendableStoreIsFollowed(t *testing.T) {
+	t.Parallel()
+	other := startNode(t, t.TempDir())
+	f := newFaultyOf(t, startNode(t, t.TempDir()).Endpoint, func(o *mirror.Options) { o.Expendable = true })
+	f.Apply(cachetest.Put("a", "x", 1))
+	f.Start()
+	f.relay.cut()
+	f.relay.lead(other.Endpoint)
+	f.Eventually("the cache is empty", func() bool { return f.Cache.Snapshot().Configs().Len() == 0 })
+	if err := mirrorOf(f.Rig).Degraded(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestNoStoreBeginsUnasked: a cache that is not to begin a store writes nothing into an empty
 // etcd and does not become ready. Once somebody has begun a store, it follows that.
 func TestNoStoreBeginsUnasked(t *testing.T) {

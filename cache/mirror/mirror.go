@@ -37,6 +37,8 @@ type Options struct {
 	// Unasked: the cache does not begin a store in an etcd that has none. It waits until
 	// somebody else does.
 	Unasked bool
+	// Expendable: the cache follows a store that was emptied. What it holds can be made again.
+	Expendable bool
 	// Domain is the DNS suffix of the mesh, set on every object; see config.Meta.
 	Domain string
 	// History is how many snapshots are kept for followers; see cache.FeedOptions.

@@ -31,6 +31,11 @@ func TestCompletion(t *testing.T) {
 	}))
 	a.Must(t, clitest.Entry("x", "")+"---\n"+clitest.Entry("z", "")+"---\n"+clitest.Entry("far", ", namespace: edge"), "apply", "-f", "-", "-m", "why")
 	a.Must(t, clitest.Entry("x", ", labels: {a: b}"), "apply", "-f", "-")
+	for _, name := range []string{"default", "edge"} { // as the leader makes them
+		if made := a.Server.Do(t, "POST", "/api/v1/namespaces", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"`+name+`"}}`); made.Code != 201 {
+			t.Fatalf("%d %s", made.Code, made.Body)
+		}
+	}
 	const names, pieces, ordered = ":4\n", ":6\n", ":36\n" // no file names; no blank behind; keep the order
 	for line, want := range map[string]string{
 		"delete se x ":                 "z\n" + names,

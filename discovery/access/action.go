@@ -33,8 +33,10 @@ func actionOf(a Request, root string) action {
 			kind += "/" + a.Subresource
 		}
 		out := action{verb: verbOf(a.Verb), kind: kind, namespace: a.Namespace, name: a.Name}
-		if a.Resource == namespaces && out.verb == access.Get {
-			out.namespace = a.Name
+		if a.Resource == namespaces {
+			if out.namespace = ""; out.verb == access.Get {
+				out.namespace = a.Name
+			}
 		}
 		return out
 	}

@@ -28,6 +28,8 @@
 // combines the two. Prune deletes records, and raises floors that say how far back they
 // are complete.
 //
+// Within puts a store of other kinds into the same etcd (within.go).
+//
 //	store, err := etcd.New(client, etcd.Options{Schemas: schema.Pilot()})
 //	version, err := store.Create(ctx, object)
 //

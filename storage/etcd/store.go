@@ -51,7 +51,8 @@ type Options struct {
 	// loses one.
 	Addresses address.Ranges
 	// WithoutHistory keeps no history: the record of a batch says only that it has landed, and
-	// Prune removes it soon after.
+	// Prune removes it soon after. What such a store holds can be made again: it goes on where
+	// it was emptied.
 	WithoutHistory bool
 	// Log gets messages about stored values that cannot be decoded, and about hosts for
 	// which no address is free; nil discards them.

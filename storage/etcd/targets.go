@@ -67,7 +67,7 @@ func (s *Store) targets(response *clientv3.TxnResponse, known *Format) *targets 
 	for _, kv := range t.kvs {
 		s.recent.remember(remembered{kv: kv}, response.Header)
 	}
-	if t.format.Revision == 0 && known != nil {
+	if t.format.Revision == 0 && known != nil && !s.o.WithoutHistory {
 		t.format.lost = known.lost || known.Revision != 0
 	}
 	if now := s.format.Load(); t.format.Revision == 0 && !t.format.lost && now != nil && now.Revision != 0 {

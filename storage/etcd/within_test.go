@@ -78,4 +78,10 @@ func TestAStoreWithoutHistory(t *testing.T) {
 	if kept, err := store.Get(ctx, schema.Namespace, "shop", ""); err != nil || kept.Labels["a"] != "b" || kept.ResourceVersion == revision {
 		t.Errorf("%+v, %v", kept, err)
 	}
+	if _, err := client.Delete(t.Context(), etcd.Root, clientv3.WithPrefix()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Create(ctx, namespace); err != nil {
+		t.Errorf("after it was emptied: %v", err)
+	}
 }

@@ -93,6 +93,9 @@ func NewSet(schemas ...*Schema) Set { return Set{slices.Clone(schemas)} }
 // All returns the schemas in order. The caller must not modify it.
 func (s Set) All() []*Schema { return s.schemas }
 
+// With returns the schemas of both sets, those of s first.
+func (s Set) With(more Set) Set { return Set{slices.Concat(s.schemas, more.schemas)} }
+
 // Kind finds the schema of a kind, whatever its version; nil if the kind is unknown.
 func (s Set) Kind(kind config.GroupVersionKind) *Schema {
 	for _, k := range s.schemas {

@@ -32,7 +32,7 @@ const (
 func Side() Set { return NewSet(configMap(), event(), namespace(), lease()) }
 
 // All returns the kinds of Pilot and of Side.
-func All() Set { return NewSet(append(Pilot().All(), Side().All()...)...) }
+func All() Set { return Pilot().With(Side()) }
 
 func configMap() *Schema {
 	s := definition[*side.ConfigMap]{

@@ -64,7 +64,7 @@ VERB is get, list, watch, create, update, delete, reveal (the data of secrets) o
 				return exit.With(exit.Usage, errors.New("-A is all namespaces, and -n is one: leave one of them out"))
 			}
 			asked := &credentials.ResourceAttributes{Verb: args[0], Resource: kind, Name: name, Namespace: namespace}
-			if err := nameResource(env.Schemas, asked); err != nil {
+			if err := nameResource(env.Schemas.With(schema.Side()), asked); err != nil {
 				return exit.With(exit.Usage, err)
 			}
 			if all {

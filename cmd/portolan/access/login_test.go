@@ -77,7 +77,7 @@ func startLogins(t *testing.T) *logins {
 		source := o.Cache
 		store = o.Store.(*memory.Store)
 		keeper = access.NewKeeper(access.Options{
-			Snapshot: func() *cache.Snapshot { return source.Snapshot() }, Schemas: schema.Pilot(), Root: "istio-system", Bearers: []access.Bearer{issued{verifier}},
+			Snapshot: func() *cache.Snapshot { return source.Snapshot() }, Schemas: schema.All(), Root: "istio-system", Bearers: []access.Bearer{issued{verifier}},
 		})
 		o.Authenticator, o.Authorizer, o.Sealer = keeper, keeper, rest.Sealers{schema.User: keeper}
 	}, func(s *rest.Server) { credentials.Users(s, keeper, store); credentials.Logins(s, issuers) }))

@@ -24,7 +24,7 @@ func startUsers(t *testing.T) clitest.API {
 	return line.On(resttest.Start(t, 0, func(o *rest.Options) {
 		source := o.Cache
 		store = o.Store.(*memory.Store)
-		keeper = access.NewKeeper(access.Options{Snapshot: func() *cache.Snapshot { return source.Snapshot() }, Schemas: schema.Pilot(), Root: "istio-system"})
+		keeper = access.NewKeeper(access.Options{Snapshot: func() *cache.Snapshot { return source.Snapshot() }, Schemas: schema.All(), Root: "istio-system"})
 		o.Authenticator, o.Authorizer, o.Sealer = keeper, keeper, rest.Sealers{schema.User: keeper}
 	}, func(s *rest.Server) { credentials.Users(s, keeper, store) }))
 }
@@ -70,6 +70,8 @@ func TestUsers(t *testing.T) {
 		"auth can-i update vs reviews -n blog":                 {Code: 1, Out: "no\n", Err: `user "bob" may not update virtualservices "reviews" in namespace blog`},
 		"auth can-i list virtualservices -A":                   {Code: 1, Out: "no\n"},
 		"auth can-i reveal secrets -n shop":                    {Code: 1, Out: "no\n"},
+		"auth can-i create leases -n shop":                     {Code: 0, Out: "yes\n"},
+		"auth can-i delete namespaces -n shop":                 {Code: 1, Out: "no\n"},
 		"auth can-i get records -n shop":                       {Code: 0, Out: "yes\n"},
 		"auth can-i patch vs":                                  {Code: exit.Usage},
 		"auth can-i get vs/a b":                                {Code: exit.Usage},

@@ -16,7 +16,7 @@ func Commands(line *cli.Environment) []*cobra.Command {
 		newApplyCommand(env), newDiffCommand(env), newGetCommand(env), newDescribeCommand(env), newAnalyzeCommand(env), newDeleteCommand(env),
 		newEditCommand(env), newCreateCommand(env), newReplaceCommand(env), newPatchCommand(env), newLabelCommand(env), newAnnotateCommand(env),
 		newWaitCommand(env), newAPIResourcesCommand(env), newExportCommand(env), newImportCommand(env), newSecretCommand(env),
-		newHistoryCommand(env), newAuditCommand(env), newRollbackCommand(env),
+		newHistoryCommand(env), newAuditCommand(env), newRollbackCommand(env), newEventsCommand(env),
 	}
 }
 

@@ -48,17 +48,23 @@ would go, it names both, asks on a terminal, and elsewhere refuses without --yes
 warnings that the delete would have, and which proxies are concerned; with --xds, which
 of their resources too. --dry-run=client only reads the files or arguments.
 
+A namespace goes with all that is in it: the command says what that is, and asks.
+
 --wait waits until the proxies have taken it.` + waitHelp,
 		Example: `  portolan delete -f shop/
   portolan delete vs reviews ratings -n shop
   portolan delete vs/reviews dr/reviews -n shop --ignore-not-found
   portolan delete dr/reviews -n shop --dry-run=server --xds
   portolan delete se -n shop --all --yes
-  portolan delete vs,dr -n shop -l app=reviews --dry-run=server`,
+  portolan delete vs,dr -n shop -l app=reviews --dry-run=server
+  portolan delete namespace shop`,
 		ValidArgsFunction: completeObjects(env),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := o.check(c); err != nil {
 				return err
+			}
+			if names := namespacesNamed(env, args); len(names) > 0 {
+				return o.deleteNamespaces(c.Context(), env, names)
 			}
 			documents, err := o.documents(c.Context(), env, args)
 			if err != nil || len(documents) == 0 {

@@ -36,6 +36,8 @@ type getOptions struct {
 	freshness     client.Freshness
 	watch         watchFlags
 	form          *form // what the user wrote behind -o, else nil
+	// order is the order in which objects are shown: by namespace and name unless set.
+	order func(a, b *unstructured.Unstructured) int
 }
 
 var getOutputs = []string{"table", "wide", "yaml", "json", "name"}
@@ -92,6 +94,7 @@ Exit codes: 0 is also that a list is empty; 1 is that a named object is not ther
 		},
 		ValidArgsFunction: completeObjects(env),
 		RunE: func(c *cobra.Command, args []string) error {
+			env := env.withSide()
 			selected, err := o.selection(env, args)
 			if err != nil {
 				return err
@@ -145,9 +148,7 @@ func (o *getOptions) run(ctx context.Context, env *environment, selected selecti
 			if err != nil {
 				return o.explainNotYet(err)
 			}
-			slices.SortFunc(f.objects, func(a, b *unstructured.Unstructured) int {
-				return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
-			})
+			slices.SortFunc(f.objects, o.compare)
 			all = append(all, f)
 		}
 		return refused.ifOnly(len(all))
@@ -187,6 +188,14 @@ func (o *getOptions) sort(all []objectsOfKind) error {
 		}
 	}
 	return nil
+}
+
+// compare compares two objects in the order in which they are shown.
+func (o *getOptions) compare(a, b *unstructured.Unstructured) int {
+	if o.order != nil {
+		return o.order(a, b)
+	}
+	return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
 }
 
 func (o *getOptions) list(ctx context.Context, env *environment, c *client.Client, kind *schema.Schema) ([]*unstructured.Unstructured, error) {

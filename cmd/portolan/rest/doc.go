@@ -38,6 +38,10 @@
 // If the cache has other sources than the store, a list with source=store has only the
 // objects of the store, and a delete deletes the object of the store (sources.go).
 //
+// Options.Side has the kinds of Kubernetes' own: a second Server serves them at the paths of the
+// first (side.go). Clients may send them as protobuf messages (message.go). A namespace is
+// deleted with what both stores have in it (namespace.go).
+//
 // Package batch has the JSON shapes of the batch endpoint, and package record those of
 // the history. Package client is the client of this API.
 package rest

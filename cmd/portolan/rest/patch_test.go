@@ -259,11 +259,11 @@ func TestDeleteCollection(t *testing.T) {
 	}
 }
 
-// narrow is a store that takes two operations at a time.
-type narrow struct{ rest.Store }
+// twoAtOnce is a store that takes two operations at a time.
+type twoAtOnce struct{ rest.Store }
 
 // Apply implements storage.Batcher.
-func (n narrow) Apply(ctx context.Context, ops []storage.Op) (string, []storage.Result, error) {
+func (n twoAtOnce) Apply(ctx context.Context, ops []storage.Op) (string, []storage.Result, error) {
 	if len(ops) > 2 {
 		return "", nil, fmt.Errorf("%w: %d operations", storage.ErrTooLarge, len(ops))
 	}
@@ -274,7 +274,7 @@ func (n narrow) Apply(ctx context.Context, ops []storage.Op) (string, []storage.
 // parts.
 func TestDeleteCollectionInParts(t *testing.T) {
 	t.Parallel()
-	s := resttest.Start(t, 0, func(o *rest.Options) { o.Store = narrow{o.Store} })
+	s := resttest.Start(t, 0, func(o *rest.Options) { o.Store = twoAtOnce{o.Store} })
 	const list = "/apis/networking.istio.io/v1/namespaces/shop/serviceentries"
 	for i := range 5 {
 		name := fmt.Sprint("n", i)

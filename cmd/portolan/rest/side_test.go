@@ -8,11 +8,17 @@ import (
 	"strings"
 	"testing"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/resttest"
 	"github.com/portolan-mesh/portolan/discovery/access"
+	"github.com/portolan-mesh/portolan/storage"
 )
 
 const (
@@ -230,12 +236,24 @@ func TestANamespaceIsDeletedWithItsContents(t *testing.T) {
 	fill(t, s)
 	elsewhere := strings.Replace(shopEntries, "/shop/", "/blog/", 1)
 	s.Do(t, "POST", elsewhere, strings.Replace(entry("a", ""), `"shop"`, `"blog"`, 1))
-	if a := s.Do(t, "DELETE", namespaces+"/shop?dryRun=All", ""); a.Code != 200 {
-		t.Errorf("a dry run: %d %s", a.Code, a.Body)
-	}
-	for _, path := range []string{shopEntries + "/a", configMaps + "/x", namespaces + "/shop"} {
-		if a := s.Do(t, "GET", path, ""); a.Code != 200 {
-			t.Errorf("after the dry run %s: %d", path, a.Code)
+	for _, tc := range []struct {
+		path, options string
+		code          int
+	}{
+		{namespaces + "/shop?dryRun=All", "", 200},
+		{namespaces + "/shop", `{"kind":"DeleteOptions","apiVersion":"v1","dryRun":["All"],"propagationPolicy":"Background"}`, 200},
+		{namespaces + "/shop", `{"dryRun":["Some"]}`, 400},
+		{namespaces + "/shop", `{"preconditions":{"uid":"other"}}`, 409},
+		{namespaces + "/shop", `{"preconditions":{"resourceVersion":"1"}}`, 409},
+		{namespaces + "/blog", "", 404},
+	} {
+		if a := s.Do(t, "DELETE", tc.path, tc.options); a.Code != tc.code {
+			t.Errorf("%s %s: %d %s", tc.path, tc.options, a.Code, a.Body)
+		}
+		for _, path := range []string{shopEntries + "/a", elsewhere + "/a", configMaps + "/x", leases + "/x", namespaces + "/shop"} {
+			if a := s.Do(t, "GET", path, ""); a.Code != 200 {
+				t.Errorf("after %s %s, %s: %d", tc.path, tc.options, path, a.Code)
+			}
 		}
 	}
 	if a := s.Do(t, "DELETE", namespaces+"/shop", ""); a.Code != 200 {
@@ -251,6 +269,32 @@ func TestANamespaceIsDeletedWithItsContents(t *testing.T) {
 	}
 	if a := s.Do(t, "GET", "/apis/portolan.io/v1/records?namespace=shop", ""); !strings.Contains(a.Body, `"outcome":"deleted"`) {
 		t.Errorf("the history: %s", a.Body)
+	}
+}
+
+// narrow is a store that takes few operations at once, as an etcd does that others run.
+type narrow struct{ rest.Store }
+
+func (n narrow) Apply(ctx context.Context, ops []storage.Op) (string, []storage.Result, error) {
+	if len(ops) > 3 {
+		return "", nil, fmt.Errorf("%w: %d operations", storage.ErrTooLarge, len(ops))
+	}
+	return n.Store.Apply(ctx, ops)
+}
+
+// TestANamespaceIsDeletedInPieces: as many objects at once as the store takes.
+func TestANamespaceIsDeletedInPieces(t *testing.T) {
+	t.Parallel()
+	s := resttest.Start(t, 0, func(o *rest.Options) { o.Store = narrow{o.Store} })
+	fill(t, s)
+	for i := range 20 {
+		create(t, s, fmt.Sprint("e", i), "")
+	}
+	if a := s.Do(t, "DELETE", namespaces+"/shop", ""); a.Code != 200 {
+		t.Fatalf("%d %s", a.Code, a.Body)
+	}
+	if _, content := s.Store.Snapshot(); content.Configs.Len() != 0 {
+		t.Errorf("%d objects are left", content.Configs.Len())
 	}
 }
 
@@ -289,3 +333,57 @@ func TestWhoMayNotDeleteTheContentsMayNotDeleteTheNamespace(t *testing.T) {
 		}
 	}
 }
+
+// TestObjectsComeAsMessages: clients of Kubernetes send its own kinds as protobuf.
+func TestObjectsComeAsMessages(t *testing.T) {
+	t.Parallel()
+	holder := "a"
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "x"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "x"}, Data: map[string][]byte{"a": []byte("b")}}
+	wrapped := func(apiVersion, kind string, of interface{ Marshal() ([]byte, error) }) string {
+		raw, err := of.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := (&runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: apiVersion, Kind: kind}, Raw: raw}).Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return "k8s\x00" + string(text)
+	}
+	for name, tc := range map[string]struct {
+		path, body string
+		code       int
+		says       string
+	}{
+		"lease":                {leases, wrapped("coordination.k8s.io/v1", "Lease", lease), 201, `"holderIdentity":"a"`},
+		"secret":               {shopSecrets, wrapped("v1", "Secret", secret), 201, `"entries":[{"name":"a","bytes":1}]`},
+		"event":                {eventsV1, wrapped("events.k8s.io/v1", "Event", &eventsv1.Event{ObjectMeta: metav1.ObjectMeta{Name: "x"}, Note: "n"}), 201, `"note":"n"`},
+		"another kind":         {leases, wrapped("v1", "ConfigMap", &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x"}}), 400, "the path takes Lease"},
+		"a kind without types": {shopEntries, wrapped("networking.istio.io/v1", "ServiceEntry", lease), 400, "reads as JSON only"},
+		"no message":           {leases, leaseText, 400, "no message of Kubernetes"},
+		"a broken message":     {leases, "k8s\x00\xff\xff", 400, "cannot be read"},
+		"a broken object":      {leases, wrapped("coordination.k8s.io/v1", "Lease", broken{}), 400, "cannot be read"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := resttest.Start(t, 0, nil)
+			if a := s.Do(t, "POST", tc.path, tc.body, as("application/vnd.kubernetes.protobuf")); a.Code != tc.code || !strings.Contains(a.Body, tc.says) {
+				t.Fatalf("%d %s, want %d and %q", a.Code, a.Body, tc.code, tc.says)
+			}
+			if tc.code != 201 {
+				return
+			}
+			uid := types.UID("other")
+			options := wrapped("v1", "DeleteOptions", &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+			if a := s.Do(t, "DELETE", tc.path+"/x", options, as("application/vnd.kubernetes.protobuf")); a.Code != 409 {
+				t.Errorf("under a condition: %d %s", a.Code, a.Body)
+			}
+		})
+	}
+}
+
+// broken is no message.
+type broken struct{}
+
+func (broken) Marshal() ([]byte, error) { return []byte("\xff\xff\xff"), nil }

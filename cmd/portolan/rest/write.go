@@ -87,6 +87,11 @@ func (s *Server) remove(c *call) error {
 	if err != nil {
 		return err
 	}
+	return s.removeIf(c, given, dry)
+}
+
+// removeIf is remove for options that are read already.
+func (s *Server) removeIf(c *call, given precondition, dry []string) error {
 	trial, err := s.rehearse(c, dry)
 	if err != nil {
 		return err

@@ -34,7 +34,7 @@ func (s *server) addSide() (err error) {
 	}
 	s.side.worker = cache.NewWorker()
 	s.side.cache = mirror.New(client, mirror.Options{
-		Worker: s.side.worker, Schemas: schema.Side(), Store: s.side.store, HistoryMemory: sideMemory, Log: s.logger.With("store", "side"),
+		Worker: s.side.worker, Schemas: schema.Side(), Store: s.side.store, Expendable: true, HistoryMemory: sideMemory, Log: s.logger.With("store", "side"),
 	})
 	return nil
 }

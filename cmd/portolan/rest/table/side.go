@@ -1,8 +1,8 @@
 package table
 
 import (
+	"cmp"
 	"strconv"
-	"strings"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -29,12 +29,21 @@ func sideColumns(kind config.GroupVersionKind) []Column {
 	case schema.Event:
 		type spec = *side.Event
 		return []Column{
-			show("Type", func(s spec, _ bool) string { return s.Type }),
-			show("Reason", func(s spec, _ bool) string { return s.Reason }),
-			show("Object", func(s spec, _ bool) string {
-				return strings.ToLower(s.InvolvedObject.Kind) + "/" + s.InvolvedObject.Name
+			show("Type", func(e spec, _ bool) string { return e.Type }),
+			show("Reason", func(e spec, _ bool) string { return e.Reason }),
+			show("Object", func(e spec, _ bool) string {
+				of := e.InvolvedObject
+				return config.Key{Kind: config.GroupVersionKind{Kind: of.Kind}, Namespace: of.Namespace, Name: of.Name}.String()
 			}),
-			show("Message", func(s spec, _ bool) string { return s.Message }),
+			show("Count", func(e spec, _ bool) string {
+				count := e.Count
+				if e.Series != nil {
+					count = max(count, e.Series.Count)
+				}
+				return strconv.Itoa(int(max(count, 1)))
+			}),
+			show("Message", func(e spec, _ bool) string { return e.Message }),
+			detail("From", func(e spec) string { return cmp.Or(e.Source.Component, e.ReportingComponent) }),
 		}
 	}
 	return nil
