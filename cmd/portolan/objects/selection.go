@@ -39,7 +39,7 @@ func selectObjects(env *environment, args []string, namespace string) (selection
 		if len(args) > 1 {
 			return selection{}, exit.With(exit.Usage, fmt.Errorf("%s %s: all is every kind: leave the names out", args[0], args[1]))
 		}
-		return selection{kinds: inHistory(env.Schemas), every: true}, nil
+		return selection{kinds: inHistory(ofMesh(env.Schemas)), every: true}, nil
 	}
 	for _, name := range strings.Split(args[0], ",") {
 		kind, err := cli.KindNamed(env.Schemas, name)
@@ -114,4 +114,10 @@ func (e *environment) namespaceOf(kind *schema.Schema, namespace string) string 
 		return e.Namespace
 	}
 	return namespace
+}
+
+// ofMesh leaves out the kinds of Kubernetes' own, which mean nothing to the mesh.
+func ofMesh(schemas schema.Set) schema.Set {
+	side := schema.Side()
+	return schema.NewSet(slices.DeleteFunc(slices.Clone(schemas.All()), func(s *schema.Schema) bool { return side.Kind(s.GroupVersionKind) != nil })...)
 }

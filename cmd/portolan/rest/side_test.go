@@ -242,7 +242,7 @@ func TestANamespaceIsDeletedWithItsContents(t *testing.T) {
 	}{
 		{namespaces + "/shop?dryRun=All", "", 200},
 		{namespaces + "/shop", `{"kind":"DeleteOptions","apiVersion":"v1","dryRun":["All"],"propagationPolicy":"Background"}`, 200},
-		{namespaces + "/shop", `{"dryRun":["Some"]}`, 400},
+		{namespaces + "/shop", `{"dryRun":["Some"]}`, 422},
 		{namespaces + "/shop", `{"preconditions":{"uid":"other"}}`, 409},
 		{namespaces + "/shop", `{"preconditions":{"resourceVersion":"1"}}`, 409},
 		{namespaces + "/blog", "", 404},
@@ -360,8 +360,8 @@ func TestObjectsComeAsMessages(t *testing.T) {
 		"secret":               {shopSecrets, wrapped("v1", "Secret", secret), 201, `"entries":[{"name":"a","bytes":1}]`},
 		"event":                {eventsV1, wrapped("events.k8s.io/v1", "Event", &eventsv1.Event{ObjectMeta: metav1.ObjectMeta{Name: "x"}, Note: "n"}), 201, `"note":"n"`},
 		"another kind":         {leases, wrapped("v1", "ConfigMap", &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x"}}), 400, "the path takes Lease"},
-		"a kind without types": {shopEntries, wrapped("networking.istio.io/v1", "ServiceEntry", lease), 400, "reads as JSON only"},
-		"no message":           {leases, leaseText, 400, "no message of Kubernetes"},
+		"a kind without types": {shopEntries, wrapped("networking.istio.io/v1", "ServiceEntry", lease), 415, "application/json"},
+		"no message":           {leases, leaseText, 400, "does not appear to be a protobuf message"},
 		"a broken message":     {leases, "k8s\x00\xff\xff", 400, "cannot be read"},
 		"a broken object":      {leases, wrapped("coordination.k8s.io/v1", "Lease", broken{}), 400, "cannot be read"},
 	} {
