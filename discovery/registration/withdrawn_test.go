@@ -1,6 +1,7 @@
 package registration_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/node"
 	"github.com/portolan-mesh/portolan/discovery/registration"
+	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -18,11 +20,19 @@ import (
 // annotate changes an annotation of the entry as a person would; without a value it takes it away.
 func (m *mesh) annotate(annotation, value string) {
 	m.Helper()
-	entry := m.entry("web-10.0.0.1").Clone()
-	if delete(entry.Annotations, annotation); value != "" {
-		entry.Annotations[annotation] = value
+	for { // the registrar may write the entry in between
+		entry := m.entry("web-10.0.0.1").Clone()
+		if delete(entry.Annotations, annotation); value != "" {
+			entry.Annotations[annotation] = value
+		}
+		_, _, err := m.store.Apply(m.Context(), []storage.Op{{Verb: storage.Put, Config: entry}})
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, storage.ErrConflict) {
+			m.Fatal(err)
+		}
 	}
-	m.put(entry)
 }
 
 // TestADrainedEntryStays: an entry that a person drains stays drained when the group is edited, its
