@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -60,8 +61,8 @@ func openStore(t testing.TB, dataDir string) *clientv3.Client {
 	return client
 }
 
-// storedKeys returns all stored keys with values and revisions. It leaves out elections and
-// statuses, which servers write at any time.
+// storedKeys returns all stored keys with values and revisions. It leaves out elections, statuses
+// and events, which servers write at any time, with the kinds beside those of the mesh.
 func (s *server) storedKeys() string {
 	s.t.Helper()
 	client := openStore(s.t, s.o.dataDir)
@@ -72,7 +73,8 @@ func (s *server) storedKeys() string {
 	}
 	var out strings.Builder
 	for _, kv := range all.Kvs {
-		if key := string(kv.Key); !strings.HasPrefix(key, etcd.ElectionPrefix) && !strings.HasPrefix(key, etcd.StatusPrefix) {
+		key := string(kv.Key)
+		if !slices.ContainsFunc([]string{etcd.ElectionPrefix, etcd.StatusPrefix, etcd.ObjectsPrefix}, func(prefix string) bool { return strings.HasPrefix(key, prefix) }) {
 			_, _ = fmt.Fprintf(&out, "%s at %d\n", key, kv.ModRevision)
 		}
 	}

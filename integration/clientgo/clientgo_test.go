@@ -65,7 +65,7 @@ func TestClientGoDiscovers(t *testing.T) {
 	s := resttest.Start(t, 0, nil)
 	d, _ := clients(t, s)
 	_, resources, err := d.ServerGroupsAndResources()
-	if err != nil || len(resources) != 10 {
+	if err != nil || len(resources) != 12 {
 		t.Errorf("%d lists of resources, %v", len(resources), err)
 	}
 	if v, err := d.ServerVersion(); err != nil || v.GitVersion != "v1.2.3" {
