@@ -85,3 +85,40 @@ func TestAStoreWithoutHistory(t *testing.T) {
 		t.Errorf("after it was emptied: %v", err)
 	}
 }
+
+// TestProgressOfAStoreIsItsOwn: etcd answers a request for progress once it has reached the begin of
+// every watch of a stream. A watch of a store within, which begins at what that has listed, keeps no
+// other store from its progress.
+func TestProgressOfAStoreIsItsOwn(t *testing.T) {
+	t.Parallel()
+	client := etcdtest.Start(t)
+	within := etcd.Within(client, etcd.ObjectsPrefix)
+	ctx := clientv3.WithRequireLeader(t.Context())
+	first, err := client.Put(ctx, "/elsewhere", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	watch := client.Watch(ctx, etcd.MeshPrefix, clientv3.WithPrefix(), clientv3.WithRev(first.Header.Revision+1), clientv3.WithCreatedNotify())
+	<-watch
+	second, err := client.Put(ctx, "/elsewhere", "again")
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-within.Watch(ctx, "/", clientv3.WithPrefix(), clientv3.WithRev(second.Header.Revision+1), clientv3.WithCreatedNotify())
+	again := time.NewTicker(100 * time.Millisecond)
+	defer again.Stop()
+	for until := time.After(10 * time.Second); ; {
+		select {
+		case answer := <-watch:
+			if answer.IsProgressNotify() && answer.Header.Revision >= second.Header.Revision {
+				return
+			}
+		case <-again.C:
+			if err := client.RequestProgress(ctx); err != nil {
+				t.Fatal(err)
+			}
+		case <-until:
+			t.Fatal("no progress came")
+		}
+	}
+}
