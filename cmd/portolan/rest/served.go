@@ -105,10 +105,15 @@ func withReport(object *config.Config, r *status.Report) *config.Config {
 
 // statusOfKind returns the status of an object that has only conditions.
 func statusOfKind(kind config.GroupVersionKind, conditions []*metav1alpha1.IstioCondition, generation int64) proto.Message {
-	if isKind(kind, schema.ServiceEntry) {
-		return &networking.ServiceEntryStatus{Conditions: conditions, ObservedGeneration: generation}
+	switch status := schema.NewStatus(kind).(type) {
+	case *networking.ServiceEntryStatus:
+		status.Conditions, status.ObservedGeneration = conditions, generation
+		return status
+	case *metav1alpha1.IstioStatus:
+		status.Conditions, status.ObservedGeneration = conditions, generation
+		return status
 	}
-	return &metav1alpha1.IstioStatus{Conditions: conditions, ObservedGeneration: generation}
+	return nil
 }
 
 func isKind(k, of config.GroupVersionKind) bool { return k.Group == of.Group && k.Kind == of.Kind }

@@ -2,6 +2,7 @@ package rest_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -81,6 +82,30 @@ func TestSideKinds(t *testing.T) {
 				t.Errorf("then it is %d %s", a.Code, a.Body)
 			}
 		})
+	}
+}
+
+// TestSideKindsAreAppliedServerSide: what is served of each kind beside those of the mesh fits its
+// definition, so that it can be applied over.
+func TestSideKindsAreAppliedServerSide(t *testing.T) {
+	t.Parallel()
+	for list, body := range map[string]string{
+		namespaces: namespaceText("x", "{}"), leases: leaseText, configMaps: configMap("x", `{"a":"b"}`), events: eventText, eventsV1: eventV1Text,
+	} {
+		s := resttest.Start(t, 0, nil)
+		if a := s.Do(t, "POST", list, body); a.Code != 201 {
+			t.Fatalf("%s: %d %s", list, a.Code, a.Body)
+		}
+		var of metav1.TypeMeta
+		if err := json.Unmarshal([]byte(body), &of); err != nil {
+			t.Fatal(err)
+		}
+		applied := fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":"x","labels":{"c":"d"}}}`, of.APIVersion, of.Kind)
+		for range 2 {
+			if a := s.Do(t, "PATCH", list+"/x?fieldManager=me", applied, as(applyPatch)); a.Code != 200 || !strings.Contains(a.Body, `"labels":{"c":"d"}`) {
+				t.Errorf("%s: %d %s", list, a.Code, a.Body)
+			}
+		}
 	}
 }
 

@@ -8,8 +8,6 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/proto"
-	metav1alpha1 "istio.io/api/meta/v1alpha1"
-	networking "istio.io/api/networking/v1alpha3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/kube-openapi/pkg/util"
 	"k8s.io/kube-openapi/pkg/validation/spec"
@@ -93,15 +91,11 @@ func (d *definer) kind(k *schema.Schema, version string) {
 		"apiVersion": describedAs(spec.StringProperty(), described().text(anyKind, "apiVersion")),
 		"kind":       describedAs(spec.StringProperty(), described().text(anyKind, "kind")),
 		"metadata":   describedAs(new(d.goType(reflect.TypeFor[metav1.ObjectMeta]())), described().text(anyKind, "metadata")),
-		"status":     describedAs(new(d.message(statusOf(k).ProtoReflect().Descriptor())), described().text(anyKind, "status")),
 	}
-	var content spec.Schema
-	switch sample := sampleOf(k).(type) {
-	case proto.Message:
-		content = d.message(sample.ProtoReflect().Descriptor())
-	default:
-		content = d.goType(reflect.TypeOf(sample))
+	if status := schema.NewStatus(k.GroupVersionKind); status != nil {
+		fields["status"] = describedAs(new(d.like(status)), described().text(anyKind, "status"))
 	}
+	content := d.like(sampleOf(k))
 	required := requiredFields[k.Kind]
 	if path := k.Codec.Path(); path != "" {
 		fields[path] = describedAs(&content, described().text(anyKind, path))
@@ -131,18 +125,18 @@ func (d *definer) kind(k *schema.Schema, version string) {
 	}
 }
 
+// like returns the schema of values like a sample: a message, or a pointer to a Go struct.
+func (d *definer) like(sample any) spec.Schema {
+	if m, ok := sample.(proto.Message); ok {
+		return d.message(m.ProtoReflect().Descriptor())
+	}
+	return d.goType(reflect.TypeOf(sample))
+}
+
 // name remembers the fields of a definition under its name in the tables.
 func (d *definer) name(definition, table string, fields map[string]spec.Schema) {
 	d.tables[definition] = table
 	d.named[table] = slices.Sorted(maps.Keys(fields))
-}
-
-// statusOf returns an empty status of a kind.
-func statusOf(k *schema.Schema) proto.Message {
-	if k.Group == schema.ServiceEntry.Group && k.Kind == schema.ServiceEntry.Kind {
-		return &networking.ServiceEntryStatus{}
-	}
-	return &metav1alpha1.IstioStatus{}
 }
 
 // kindName returns the name of the definition of a kind.

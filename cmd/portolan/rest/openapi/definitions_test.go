@@ -38,11 +38,13 @@ func TestDefinitionsConvertObjects(t *testing.T) {
 			{Type: "Accepted", Status: "True", LastTransitionTime: timestamppb.Now(), ObservedGeneration: 3},
 			{Type: "Distributed", Status: "False", Reason: "Waiting", Message: "for one", LastProbeTime: timestamppb.Now()},
 		}
-		switch object.Status = statusOf(k); status := object.Status.(type) {
+		switch status := schema.NewStatus(k.GroupVersionKind).(type) {
 		case *networking.ServiceEntryStatus:
+			object.Status = status
 			status.Conditions, status.ObservedGeneration = conditions, 3
 			status.Addresses = []*networking.ServiceEntryAddress{{Value: "240.240.0.1", Host: "a.example"}}
 		case *metav1alpha1.IstioStatus:
+			object.Status = status
 			status.Conditions, status.ObservedGeneration = conditions, 3
 		}
 		for _, version := range k.Versions {
