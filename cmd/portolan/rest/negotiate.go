@@ -73,7 +73,7 @@ func (c *call) negotiate() error {
 		return as.Group == metav1.GroupName && slices.Contains([]string{"v1", "v1beta1"}, as.Version) &&
 			slices.Contains([]string{asTable, asPartial, asPartialList}, as.Kind)
 	})
-	if err != nil && c.verb != "watch" && coreKind(c.schema) {
+	if err != nil && c.verb != "watch" && coreKinds.Recognizes(c.gvk()) {
 		// Protobuf is for clients that accept nothing else: the others share the text in JSON.
 		offers = append(offers, runtime.ContentTypeProtobuf)
 		got, err = negotiate(c.r, offers, func(string, runtimeschema.GroupVersionKind) bool { return false })

@@ -10,9 +10,6 @@ import (
 	"strings"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -26,8 +23,6 @@ import (
 	"github.com/portolan-mesh/portolan/storage/access"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/refusal"
-	"github.com/portolan-mesh/portolan/storage/schema"
-	"github.com/portolan-mesh/portolan/storage/side"
 )
 
 // patch is the body of a PATCH.
@@ -38,24 +33,18 @@ type patch struct {
 	force   bool
 }
 
-// strategic has a value of the Go type of each kind that takes a strategic merge patch: those of
-// Kubernetes' own. Custom resources of Kubernetes take none, and so do all others here.
-var strategic = map[config.GroupVersionKind]any{
-	schema.Secret: corev1.Secret{}, schema.ConfigMap: corev1.ConfigMap{}, schema.Event: corev1.Event{}, schema.Namespace: corev1.Namespace{},
-	schema.Lease: coordinationv1.Lease{}, {Version: side.EventsVersion, Kind: schema.Event.Kind}: eventsv1.Event{},
-}
-
-// kindIn returns the kind of a call in its version.
-func (c *call) kindIn() config.GroupVersionKind {
+// gvk returns the kind of a call in its version, as clients of Kubernetes name it.
+func (c *call) gvk() runtimeschema.GroupVersionKind {
 	kind := c.schema.GroupVersionKind
 	kind.Version = c.version
-	return kind
+	return runtimeschema.FromAPIVersionAndKind(kind.APIVersion(), kind.Kind)
 }
 
-// patchTypes returns the types of patches that the kind of a call takes.
+// patchTypes returns the types of patches that the kind of a call takes. Kubernetes' own kinds take
+// strategic merge patches. Custom resources of Kubernetes take none, and so do all others here.
 func patchTypes(c *call) []string {
 	out := []string{string(types.JSONPatchType), string(types.MergePatchType)}
-	if strategic[c.kindIn()] != nil {
+	if coreKinds.Recognizes(c.gvk()) {
 		out = append(out, string(types.StrategicMergePatchType))
 	}
 	return append(out, string(types.ApplyYAMLPatchType))
@@ -97,7 +86,7 @@ func (s *Server) readPatch(c *call) (*patch, error) {
 func (p *patch) applies() bool { return p.kind == types.ApplyYAMLPatchType }
 
 // on returns a document with the patch.
-func (p *patch) on(document []byte, of config.GroupVersionKind) (out []byte, err error) {
+func (p *patch) on(document []byte, of runtimeschema.GroupVersionKind) (out []byte, err error) {
 	switch p.kind {
 	case types.JSONPatchType:
 		operations, err := jsonpatch.DecodePatch(p.text)
@@ -112,7 +101,11 @@ func (p *patch) on(document []byte, of config.GroupVersionKind) (out []byte, err
 			return nil, refusal.Invalid("the JSON patch does not fit the object: " + err.Error())
 		}
 	case types.StrategicMergePatchType:
-		if out, err = strategicpatch.StrategicMergePatch(document, p.text, strategic[of]); err != nil {
+		like, err := coreKinds.New(of)
+		if err != nil {
+			return nil, err
+		}
+		if out, err = strategicpatch.StrategicMergePatch(document, p.text, like); err != nil {
 			return nil, refusal.BadRequest("the strategic merge patch does not fit the object: " + err.Error())
 		}
 	default:
@@ -156,7 +149,7 @@ func (s *Server) patched(c *call) error {
 	if err != nil {
 		return err
 	}
-	if s.schemas.Kind(c.schema.GroupVersionKind).Codec.Veiled() && p.reads("/data", "/stringData") {
+	if c.schema.Codec.Veiled() && p.reads("/data", "/stringData") {
 		wants := c.access()
 		wants.Verb = access.Reveal
 		if err := s.authorize(c, wants); err != nil {
@@ -255,7 +248,7 @@ func (s *Server) resultOf(c *call, p *patch, snapshot *cache.Snapshot, live *con
 		return nil, err
 	}
 	if !p.applies() {
-		return p.on(text, c.kindIn())
+		return p.on(text, c.gvk())
 	}
 	before := &unstructured.Unstructured{}
 	if err := before.UnmarshalJSON(text); err != nil {
@@ -271,7 +264,7 @@ func (s *Server) applied(c *call, p *patch, live *unstructured.Unstructured) ([]
 		return nil, refusal.BadRequest("the request body holds no object to apply")
 	}
 	applied := &unstructured.Unstructured{Object: members}
-	want := runtimeschema.FromAPIVersionAndKind(c.kindIn().APIVersion(), c.schema.Kind)
+	want := c.gvk()
 	if got := applied.GroupVersionKind(); got != want {
 		return nil, refusal.BadRequest(fmt.Sprintf("apiVersion and kind of the applied object are %s, and the path takes %s", got, want))
 	}

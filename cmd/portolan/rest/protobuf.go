@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 
 	"github.com/portolan-mesh/portolan/storage/refusal"
-	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
 // coreKinds has the kinds that clients of Kubernetes send and read in protobuf: those of its own
@@ -36,18 +35,13 @@ var coreKinds = func() *runtime.Scheme {
 // binary is the encoding of Kubernetes: a magic number, and runtime.Unknown around the object.
 var binary = protobuf.NewSerializer(coreKinds, coreKinds)
 
-// coreKind says whether a kind has a form in protobuf.
-func coreKind(kind *schema.Schema) bool {
-	return coreKinds.Recognizes(runtimeschema.GroupVersionKind{Group: kind.Group, Version: kind.Version, Kind: kind.Kind})
-}
-
 // maxProtobuf bounds a body in protobuf, as Kubernetes bounds all bodies.
 const maxProtobuf = 3 << 20
 
 // fromProtobuf returns the JSON of a body in protobuf: an object of the kind of the path, or
 // the options of a deletion.
 func fromProtobuf(c *call, body []byte) ([]byte, error) {
-	if c.r.Method != http.MethodDelete && (c.schema == nil || !coreKind(c.schema)) {
+	if c.r.Method != http.MethodDelete && (c.schema == nil || !coreKinds.Recognizes(c.gvk())) {
 		return nil, refusal.New(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
 			"the body of the request was in an unknown format - accepted media types include: "+runtime.ContentTypeJSON+", "+runtime.ContentTypeYAML)
 	}

@@ -73,7 +73,7 @@ func (s *Server) tryPatchStatus(c *call, p *patch) error {
 	if p.applies() { // the status has no field that two managers could share
 		p = &patch{kind: types.MergePatchType, text: p.text}
 	}
-	if text, err = p.on(text, c.schema.GroupVersionKind); err != nil {
+	if text, err = p.on(text, c.gvk()); err != nil {
 		return err
 	}
 	return s.writeStatus(c, text)
