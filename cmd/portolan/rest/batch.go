@@ -83,11 +83,7 @@ func (s *Server) apply(c *call) error {
 		return b.refused(err)
 	}
 	b.before = s.cache.Snapshot()
-	do := s.store.Apply
-	if trial != nil {
-		do = trial.apply
-	}
-	revision, results, err := do(c.r.Context(), b.ops)
+	revision, results, err := s.batcher(trial).Apply(c.r.Context(), b.ops)
 	if err != nil {
 		return b.refused(err)
 	}
@@ -109,11 +105,7 @@ func (s *Server) apply(c *call) error {
 func (b *batchCall) ofSources() error {
 	var found *multierror.Error
 	for i, op := range b.ops {
-		err := b.server.checkSource(op)
-		if err == nil {
-			err = b.server.unreserved(b.call.r, op)
-		}
-		if err != nil {
+		if err := b.server.mayStore(b.call, op); err != nil {
 			found = multierror.Append(found, &storage.OpError{Index: i, Err: err})
 		}
 	}

@@ -20,7 +20,7 @@ import (
 func (b *batchCall) managed(i int, op storage.Op, text json.RawMessage) (storage.Op, bool) {
 	sent := op.Config.ManagedFields
 	op.Config.ManagedFields = nil
-	op.Managed = b.server.managing(b.call, sent, "")
+	op.Managed = b.server.managing(b.call, sent)
 	if op.Verb != storage.Put {
 		return op, true
 	}
@@ -58,17 +58,17 @@ func (b *batchCall) merge(live, object *config.Config, text json.RawMessage) (*c
 	if err != nil {
 		return nil, err
 	}
-	before, err := s.unstructuredAs(open, version)
+	before, err := unstructuredOf(open, version)
 	if err != nil {
 		return nil, err
 	}
-	manager := fieldmanager.Name(b.call.query.Get("fieldManager"), b.call.r.UserAgent())
+	manager := b.call.manager()
 	if err := fieldmanager.Adopt(before, manager); err != nil {
 		return nil, err
 	}
 	wanted := *object
 	wanted.ResourceVersion = ""
-	applied, err := s.unstructuredAs(&wanted, version)
+	applied, err := unstructuredOf(&wanted, version)
 	if err != nil {
 		return nil, err
 	}

@@ -1,16 +1,13 @@
 package rest
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
+	"math"
 	"slices"
 
 	"github.com/hashicorp/go-multierror"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/storage"
@@ -22,9 +19,7 @@ import (
 // fewer, it is halved.
 const deletedAtOnce = 500
 
-// removeSelected deletes the objects of a list, and answers with them as they were. Several
-// hundred at a time go in one change of the store: all of them or none. An object that is
-// changed meanwhile is selected anew.
+// removeSelected deletes the objects of a list, and answers with them as they were.
 func (s *Server) removeSelected(c *call) error {
 	selector, err := c.selector()
 	if err != nil {
@@ -41,37 +36,41 @@ func (s *Server) removeSelected(c *call) error {
 	if err != nil {
 		return err
 	}
-	var gone [][]byte
+	gone, at, err := s.removeInParts(c, trial, func(from *cache.Snapshot) []*config.Config { return s.selected(c, from, selector, given) })
+	switch {
+	case err != nil && len(gone) > 0:
+		return fmt.Errorf("%w (%d objects were deleted before)", err, len(gone))
+	case err != nil:
+		return err
+	}
+	return s.answerList(c, metav1.ListMeta{ResourceVersion: at.Version()}, slices.Values(gone), nil)
+}
+
+// removeInParts deletes the objects that pick returns of the newest snapshot: several hundred at a
+// time in one change of the store, or as many as it takes. An object that is changed meanwhile is
+// picked anew. It returns the deleted objects as they were, also beside an error, and the snapshot
+// of the last ones.
+func (s *Server) removeInParts(c *call, trial *rehearsal, pick func(from *cache.Snapshot) []*config.Config) (gone []*config.Config, last *cache.Snapshot, err error) {
 	for attempt, most := 1, deletedAtOnce; ; {
-		snapshot := s.cache.Snapshot()
+		from := s.cache.Snapshot()
 		if trial != nil {
-			snapshot = trial.snapshot
+			from, most = trial.snapshot, math.MaxInt
 		}
-		objects := s.selected(c, snapshot, selector, given)
-		chunk := objects[:min(len(objects), most)]
-		if trial != nil {
-			chunk = objects
-		}
-		err := s.removeAll(c, trial, chunk)
+		objects := pick(from)
+		part := objects[:min(len(objects), most)]
+		err := s.removeAll(c, trial, part)
 		switch {
 		case err == nil:
-			for _, object := range chunk {
-				text, err := document(withStatus(snapshot, object), c.version)
-				if err != nil {
-					return err
-				}
-				gone = append(gone, text)
+			for _, object := range part {
+				gone = append(gone, withStatus(from, object))
 			}
-			if len(chunk) == len(objects) {
-				return s.answerRemoved(c, snapshot, gone)
+			if len(part) == len(objects) {
+				return gone, from, nil
 			}
 		case errors.Is(err, storage.ErrTooLarge) && most > 1:
 			most /= 2
-		case !meanwhile(err) || attempt == attempts || !s.catchUp(c, snapshot):
-			if len(gone) > 0 {
-				err = fmt.Errorf("%w (%d objects were deleted before)", err, len(gone))
-			}
-			return err
+		case !meanwhile(err) || attempt == attempts || !s.catchUp(c, from):
+			return gone, from, err
 		default:
 			attempt++
 		}
@@ -96,11 +95,7 @@ func (s *Server) removeAll(c *call, trial *rehearsal, objects []*config.Config) 
 	ops, found := make([]storage.Op, len(objects)), (*multierror.Error)(nil)
 	for i, object := range objects {
 		ops[i] = storage.Op{Verb: storage.Delete, Key: object.Key(), ResourceVersion: object.ResourceVersion, Served: true}
-		err := s.checkSource(ops[i])
-		if err == nil {
-			err = s.unreserved(c.r, ops[i])
-		}
-		if err != nil {
+		if err := s.mayStore(c, ops[i]); err != nil {
 			found = multierror.Append(found, err)
 		}
 	}
@@ -116,11 +111,7 @@ func (s *Server) removeAll(c *call, trial *rehearsal, objects []*config.Config) 
 	for _, advice := range s.advise(c.r.Context(), ops) {
 		warnings = append(warnings, allWarnings(nil, advice)...)
 	}
-	apply := s.store.Apply
-	if trial != nil {
-		apply = trial.apply
-	}
-	revision, _, err := apply(c.r.Context(), ops)
+	revision, _, err := s.batcher(trial).Apply(c.r.Context(), ops)
 	if err != nil {
 		return oneOf(err)
 	}
@@ -139,17 +130,4 @@ func oneOf(err error) error {
 		return all.Errors[0]
 	}
 	return err
-}
-
-func (s *Server) answerRemoved(c *call, snapshot *cache.Snapshot, gone [][]byte) error {
-	head, err := json.Marshal(struct {
-		metav1.TypeMeta
-		Metadata metav1.ListMeta `json:"metadata"`
-	}{c.typeMeta("List"), metav1.ListMeta{ResourceVersion: snapshot.Version()}})
-	if err != nil {
-		return err
-	}
-	body := slices.Concat(bytes.TrimSuffix(head, []byte("}")), []byte(`,"items":[`), bytes.Join(gone, []byte(",\n")), []byte("]}\n"))
-	writeBody(c.w, http.StatusOK, runtime.ContentTypeJSON, body)
-	return nil
 }

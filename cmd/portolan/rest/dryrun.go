@@ -64,8 +64,8 @@ func (s *Server) rehearse(c *call, values []string) (*rehearsal, error) {
 	return &rehearsal{server: s, snapshot: snapshot, schemas: s.schemas}, nil
 }
 
-// apply has the signature of storage.Batcher's Apply.
-func (r *rehearsal) apply(_ context.Context, ops []storage.Op) (string, []storage.Result, error) {
+// Apply implements storage.Batcher.
+func (r *rehearsal) Apply(_ context.Context, ops []storage.Op) (string, []storage.Result, error) {
 	b := plan.New(r.schemas, ops)
 	stored := map[config.Key]*config.Config{}
 	for _, key := range b.Keys() {

@@ -42,6 +42,12 @@ func (s *Server) list(c *call) error {
 			from.continueAt(&meta, objects, selector)
 		}
 	}
+	return s.answerList(c, meta, from.served(objects), from.shared)
+}
+
+// answerList answers with objects as they are served, in the form that the client takes. shared is
+// the snapshot with which lists share their text, nil for none.
+func (s *Server) answerList(c *call, meta metav1.ListMeta, objects iter.Seq[*config.Config], shared *cache.Snapshot) error {
 	head, elements, err := c.listHead(meta)
 	if err != nil {
 		return err
@@ -51,7 +57,7 @@ func (s *Server) list(c *call) error {
 		return err
 	}
 	for object := range objects {
-		if err := s.addTo(out, from.withStatus(object), from.shared, c.version); err != nil {
+		if err := s.addTo(out, object, shared, c.version); err != nil {
 			return out.out.fail(err)
 		}
 	}
@@ -112,11 +118,18 @@ func (l listing) selected(selector selector, after string) iter.Seq[*config.Conf
 	}
 }
 
-func (l listing) withStatus(object *config.Config) *config.Config {
+// served returns objects with their status, as far as that is known.
+func (l listing) served(objects iter.Seq[*config.Config]) iter.Seq[*config.Config] {
 	if l.snapshot == nil {
-		return object
+		return objects
 	}
-	return withStatus(l.snapshot, object)
+	return func(yield func(*config.Config) bool) {
+		for object := range objects {
+			if !yield(withStatus(l.snapshot, object)) {
+				return
+			}
+		}
+	}
 }
 
 // continueAt says in the metadata of a page where the next one begins, and how many objects

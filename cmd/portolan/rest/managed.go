@@ -16,9 +16,14 @@ import (
 // write keeps them true: the store asks for them in its transaction, with the object that it
 // has (storage.Op.Managed).
 
+// manager returns the name of who writes by the call.
+func (c *call) manager() string {
+	return fieldmanager.Name(c.query.Get("fieldManager"), c.r.UserAgent())
+}
+
 // managing returns what a write by the call makes of managed fields. sent are those in the
-// request; subresource is what the write is limited to.
-func (s *Server) managing(c *call, sent []metav1.ManagedFieldsEntry, subresource string) func(stored, written *config.Config) ([]metav1.ManagedFieldsEntry, error) {
+// request.
+func (s *Server) managing(c *call, sent []metav1.ManagedFieldsEntry) func(stored, written *config.Config) ([]metav1.ManagedFieldsEntry, error) {
 	return func(stored, written *config.Config) ([]metav1.ManagedFieldsEntry, error) {
 		live, err := s.unstructured(stored, c.version)
 		if err != nil {
@@ -33,7 +38,7 @@ func (s *Server) managing(c *call, sent []metav1.ManagedFieldsEntry, subresource
 		if err != nil {
 			return nil, err
 		}
-		out, err := s.managers.Update(live, next, fieldmanager.Name(c.query.Get("fieldManager"), c.r.UserAgent()), subresource)
+		out, err := s.managers.Update(live, next, c.manager())
 		if err != nil { // nobody's write fails because of who manages what
 			s.logger.Error("managed fields stay as they are", "object", stored.Key(), "err", err)
 			return stored.ManagedFields, nil
@@ -67,11 +72,11 @@ func (s *Server) unstructured(object *config.Config, version string) (*unstructu
 		decoded.Spec = spec
 		object = &decoded
 	}
-	return s.unstructuredAs(config.Shown(object), version)
+	return unstructuredOf(config.Shown(object), version)
 }
 
-// unstructuredAs returns an object as it is.
-func (s *Server) unstructuredAs(object *config.Config, version string) (*unstructured.Unstructured, error) {
+// unstructuredOf returns an object as it is.
+func unstructuredOf(object *config.Config, version string) (*unstructured.Unstructured, error) {
 	text, err := config.ToJSON(object, version)
 	if err != nil {
 		return nil, err

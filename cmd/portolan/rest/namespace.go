@@ -1,12 +1,12 @@
 package rest
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
+	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/discovery/access"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -35,7 +35,7 @@ func (s *Server) removeNamespace(c *call) error {
 	var found faults
 	var contents []string
 	for _, one := range servers {
-		contents = append(contents, one.checkContents(c, one.contentsOf(c.name), &found)...)
+		contents = append(contents, one.checkContents(c, one.contentsOf(one.cache.Snapshot(), c.name), &found)...)
 	}
 	if len(found.causes) > 0 {
 		return notDeleted(c, found)
@@ -60,7 +60,7 @@ func (s *Server) checkGiven(c *call, given precondition) error {
 	case err != nil:
 		return err
 	case given.uid != "" && given.uid != stored.UID:
-		return fmt.Errorf("%w: uid is %s, and the request expects %s: the object was deleted and made anew", storage.ErrConflict, stored.UID, given.uid)
+		return otherUID(stored.UID, given.uid)
 	case given.resourceVersion != "" && given.resourceVersion != stored.ResourceVersion:
 		return &storage.ConflictError{Key: c.key(), Expected: given.resourceVersion, Actual: stored.ResourceVersion}
 	}
@@ -71,13 +71,18 @@ func notDeleted(c *call, found faults) error {
 	return refusal.Forbidden(fmt.Sprintf("namespace %s is not deleted: %s", c.name, sentence(found.causes)))
 }
 
-// contentsOf returns the objects in a namespace, in the order of their keys.
-func (s *Server) contentsOf(namespace string) (out []*config.Config) {
-	for object := range s.cache.Snapshot().Configs().Values() {
-		if object.Namespace == namespace {
-			out = append(out, object)
+// contentsOf returns the objects in a namespace, in the order of their keys, as the store compares
+// them.
+func (s *Server) contentsOf(from *cache.Snapshot, namespace string) (out []*config.Config) {
+	for _, kind := range s.schemas.All() {
+		if kind.ClusterScoped {
+			continue
+		}
+		for object := range from.List(kind.GroupVersionKind, namespace) {
+			out = append(out, withComparedStatus(from, object))
 		}
 	}
+	slices.SortFunc(out, func(a, b *config.Config) int { return strings.Compare(a.Key().Path(), b.Key().Path()) })
 	return out
 }
 
@@ -105,31 +110,24 @@ func (s *Server) checkContents(c *call, objects []*config.Config, found *faults)
 	return contents
 }
 
-// empty deletes what is in the namespace of a call. An object that is changed or made meanwhile
-// is taken anew, and a change that is too large for the store is halved.
+// empty deletes what is in the namespace of a call, also what is made there meanwhile.
 func (s *Server) empty(c *call) error {
-	for attempt, most := 1, deletedAtOnce; ; {
-		from := s.cache.Snapshot()
-		objects := s.contentsOf(c.name)
-		if len(objects) == 0 {
+	var found faults // of what is new
+	pick := func(from *cache.Snapshot) []*config.Config {
+		objects := s.contentsOf(from, c.name)
+		if s.checkContents(c, objects, &found); len(found.causes) > 0 {
 			return nil
 		}
-		objects = objects[:min(len(objects), most)]
-		var found faults // some may be new
-		if s.checkContents(c, objects, &found); len(found.causes) > 0 {
+		return objects
+	}
+	for len(s.contentsOf(s.cache.Snapshot(), c.name)) > 0 {
+		_, _, err := s.removeInParts(c, nil, pick)
+		switch {
+		case len(found.causes) > 0:
 			return notDeleted(c, found)
-		}
-		for i, object := range objects {
-			objects[i] = withComparedStatus(from, object)
-		}
-		switch err := s.removeAll(c, nil, objects); {
-		case err == nil:
-		case errors.Is(err, storage.ErrTooLarge) && most > 1:
-			most /= 2
-		case !meanwhile(err) || attempt == attempts || !s.catchUp(c, from):
+		case err != nil:
 			return fmt.Errorf("the namespace is emptied in part: %w", err)
-		default:
-			attempt++
 		}
 	}
+	return nil
 }

@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
 	"github.com/portolan-mesh/portolan/cache"
-	"github.com/portolan-mesh/portolan/cmd/portolan/rest/fieldmanager"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/access"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -78,7 +77,7 @@ func (s *Server) readPatch(c *call) (*patch, error) {
 	if faults := validation.ValidatePatchOptions(&options, p.kind); len(faults) > 0 {
 		return nil, refusal.Invalid("the parameters of the URL cannot be taken: " + faults.ToAggregate().Error())
 	}
-	p.manager = fieldmanager.Name(options.FieldManager, c.r.UserAgent())
+	p.manager = c.manager()
 	return p, nil
 }
 
@@ -226,7 +225,7 @@ func (s *Server) tryPatch(c *call, p *patch, trial *rehearsal) (revision string,
 		object.ResourceVersion = live.ResourceVersion
 	}
 	if !p.applies() {
-		op.Managed, object.ManagedFields = s.managing(c, object.ManagedFields, ""), nil
+		op.Managed, object.ManagedFields = s.managing(c, object.ManagedFields), nil
 	}
 	op.Config = object
 	revision, err = s.applyOne(c, trial, op)
@@ -243,18 +242,18 @@ func (s *Server) resultOf(c *call, p *patch, snapshot *cache.Snapshot, live *con
 	if err != nil {
 		return nil, err
 	}
+	if p.applies() {
+		before, err := unstructuredOf(open, c.version)
+		if err != nil {
+			return nil, err
+		}
+		return s.applied(c, p, before)
+	}
 	text, err := config.ToJSON(open, c.version)
 	if err != nil {
 		return nil, err
 	}
-	if !p.applies() {
-		return p.on(text, c.gvk())
-	}
-	before := &unstructured.Unstructured{}
-	if err := before.UnmarshalJSON(text); err != nil {
-		return nil, err
-	}
-	return s.applied(c, p, before)
+	return p.on(text, c.gvk())
 }
 
 // applied returns the document that a server-side apply makes.
@@ -305,7 +304,7 @@ func sameIncarnation(snapshot *cache.Snapshot, live, object *config.Config) erro
 	case live == nil:
 		return nil
 	case object.UID != "" && object.UID != live.UID:
-		return fmt.Errorf("%w: uid is %s, and the request expects %s: the object was deleted and made anew", &versionError{storage.ErrConflict}, live.UID, object.UID)
+		return &versionError{otherUID(live.UID, object.UID)}
 	case object.ResourceVersion != "" && object.ResourceVersion != served.ResourceVersion:
 		return &versionError{&storage.ConflictError{Key: live.Key(), Expected: object.ResourceVersion, Actual: served.ResourceVersion}}
 	}

@@ -66,7 +66,7 @@ func (s *Server) replace(c *call) error {
 		return err
 	}
 	given := precondition{uid: uid, resourceVersion: object.ResourceVersion}
-	managing := s.managing(c, object.ManagedFields, "")
+	managing := s.managing(c, object.ManagedFields)
 	object.ManagedFields = nil
 	revision, err := s.conditional(c, given, trial, func(resourceVersion string, served bool) (string, error) {
 		object.ResourceVersion = resourceVersion
@@ -129,10 +129,7 @@ func (s *Server) removeIf(c *call, given precondition, dry []string) error {
 
 // applyOne does a single operation, or rehearses it.
 func (s *Server) applyOne(c *call, trial *rehearsal, op storage.Op) (string, error) {
-	if err := s.checkSource(op); err != nil {
-		return "", err
-	}
-	if err := s.unreserved(c.r, op); err != nil {
+	if err := s.mayStore(c, op); err != nil {
 		return "", err
 	}
 	if err := s.checkRoom(op); err != nil {
@@ -148,19 +145,39 @@ func (s *Server) applyOne(c *call, trial *rehearsal, op storage.Op) (string, err
 	if err != nil {
 		return "", err
 	}
-	apply := s.store.Apply
-	if trial != nil {
-		apply = trial.apply
-	}
-	revision, err := plan.ApplyOne(op, func(ops []storage.Op) (string, []storage.Result, error) { return apply(c.r.Context(), ops) })
+	revision, err := plan.ApplyOne(op, func(ops []storage.Op) (string, []storage.Result, error) {
+		return s.batcher(trial).Apply(c.r.Context(), ops)
+	})
 	if err != nil && !learnt {
 		err = s.unseenVersionError(c.r.Context(), err)
 	}
 	return revision, err
 }
 
+// mayStore says why the store may not get an operation of a user: another source has the object, or
+// only servers may write it.
+func (s *Server) mayStore(c *call, op storage.Op) error {
+	if err := s.checkSource(op); err != nil {
+		return err
+	}
+	return s.unreserved(c.r, op)
+}
+
+// batcher returns what does the operations of a write: the store, or the rehearsal of a dry run.
+func (s *Server) batcher(trial *rehearsal) storage.Batcher {
+	if trial != nil {
+		return trial
+	}
+	return s.store
+}
+
 // precondition is the uid and version that the stored object must have; empty is any.
 type precondition struct{ uid, resourceVersion string }
+
+// otherUID is the conflict of a request for one object with another of its name.
+func otherUID(stored, expected string) error {
+	return fmt.Errorf("%w: uid is %s, and the request expects %s: the object was deleted and made anew", storage.ErrConflict, stored, expected)
+}
 
 // readDeleteOptions reads the precondition of a delete, and the values of dryRun
 // in the query and in the body.
@@ -202,7 +219,7 @@ func (s *Server) conditional(c *call, given precondition, trial *rehearsal, writ
 			return "", err
 		}
 		if stored.UID != given.uid {
-			return "", fmt.Errorf("%w: uid is %s, and the request expects %s: the object was deleted and made anew", storage.ErrConflict, stored.UID, given.uid)
+			return "", otherUID(stored.UID, given.uid)
 		}
 		if given.resourceVersion != "" {
 			return write(given.resourceVersion, true)

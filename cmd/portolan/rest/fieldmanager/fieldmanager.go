@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
@@ -24,12 +25,7 @@ const BeforeFirstApply = "before-first-apply"
 // concurrent use.
 type Managers struct {
 	types    func() (managedfields.TypeConverter, error)
-	managers sync.Map // of kind to *managedfields.FieldManager
-}
-
-type kind struct {
-	schema.GroupVersionKind
-	subresource string
+	managers sync.Map // of schema.GroupVersionKind to *managedfields.FieldManager
 }
 
 // New returns the Managers of the kinds that some definitions describe. It calls definitions at
@@ -47,7 +43,7 @@ func New(definitions func() map[string]*spec.Schema) *Managers {
 // each. Other errors are StatusErrors too, or say what of the objects does not fit its kind.
 // Neither argument may be used afterwards.
 func (m *Managers) Apply(live, applied *unstructured.Unstructured, manager string, force bool) (*unstructured.Unstructured, error) {
-	of, err := m.manager(applied.GroupVersionKind(), "")
+	of, err := m.manager(applied.GroupVersionKind())
 	if err != nil {
 		return nil, err
 	}
@@ -66,10 +62,9 @@ func (m *Managers) Apply(live, applied *unstructured.Unstructured, manager strin
 
 // Update returns the managed fields of written, which a manager puts in the place of live:
 // what differs is the manager's. Managed fields in written stand for those of live, as when a
-// client edits them; an empty list takes them all away. subresource is what the write is
-// limited to, such as status; empty for all but that.
-func (m *Managers) Update(live, written *unstructured.Unstructured, manager, subresource string) ([]metav1.ManagedFieldsEntry, error) {
-	of, err := m.manager(written.GroupVersionKind(), subresource)
+// client edits them; an empty list takes them all away.
+func (m *Managers) Update(live, written *unstructured.Unstructured, manager string) ([]metav1.ManagedFieldsEntry, error) {
+	of, err := m.manager(written.GroupVersionKind())
 	if err != nil {
 		return nil, err
 	}
@@ -88,27 +83,22 @@ func Adopt(live *unstructured.Unstructured, manager string) error {
 
 // manager returns the library's FieldManager of a kind. All versions of a kind have the same
 // fields.
-func (m *Managers) manager(of schema.GroupVersionKind, subresource string) (*managedfields.FieldManager, error) {
-	key := kind{of, subresource}
-	if known, ok := m.managers.Load(key); ok {
+func (m *Managers) manager(of schema.GroupVersionKind) (*managedfields.FieldManager, error) {
+	if known, ok := m.managers.Load(of); ok {
 		return known.(*managedfields.FieldManager), nil
 	}
 	types, err := m.types()
 	if err != nil {
 		return nil, fmt.Errorf("read the definitions of the kinds: %w", err)
 	}
-	elsewhere := fieldpath.NewSet(fieldpath.MakePathOrDie("status"))
-	if subresource != "" {
-		elsewhere = fieldpath.NewSet(fieldpath.MakePathOrDie("spec"), fieldpath.MakePathOrDie("metadata"))
+	reset := map[fieldpath.APIVersion]fieldpath.Filter{ // nobody manages what servers report
+		fieldpath.APIVersion(of.GroupVersion().String()): fieldpath.NewExcludeSetFilter(fieldpath.NewSet(fieldpath.MakePathOrDie("status"))),
 	}
-	reset := map[fieldpath.APIVersion]fieldpath.Filter{
-		fieldpath.APIVersion(of.GroupVersion().String()): fieldpath.NewExcludeSetFilter(elsewhere),
-	}
-	made, err := managedfields.NewDefaultCRDFieldManager(types, versions{}, versions{}, versions{}, of, of.GroupVersion(), subresource, reset)
+	made, err := managedfields.NewDefaultCRDFieldManager(types, versions{}, versions{}, versions{}, of, of.GroupVersion(), "", reset)
 	if err != nil {
 		return nil, fmt.Errorf("make the field manager of %s: %w", of, err)
 	}
-	known, _ := m.managers.LoadOrStore(key, made)
+	known, _ := m.managers.LoadOrStore(of, made)
 	return known.(*managedfields.FieldManager), nil
 }
 
@@ -159,8 +149,5 @@ func Name(given, userAgent string) string {
 		return given
 	}
 	program, _, _ := strings.Cut(userAgent, "/")
-	return program[:min(len(program), MaxName)]
+	return program[:min(len(program), validation.FieldManagerMaxLength)]
 }
-
-// MaxName bounds the bytes of a manager's name, as in Kubernetes.
-const MaxName = 128
