@@ -2,7 +2,6 @@ package access
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -60,8 +59,8 @@ VERB is get, list, watch, create, update, delete, reveal (the data of secrets) o
 				}
 				name = args[2]
 			}
-			if all && c.Flags().Changed("namespace") {
-				return exit.With(exit.Usage, errors.New("-A is all namespaces, and -n is one: leave one of them out"))
+			if err := cli.OneScope(all, c.Flags().Changed("namespace")); err != nil {
+				return err
 			}
 			asked := &credentials.ResourceAttributes{Verb: args[0], Resource: kind, Name: name, Namespace: namespace}
 			if err := nameResource(env.Schemas.With(schema.Side()), asked); err != nil {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,6 +22,14 @@ func OneOf(flag, value string, known ...string) error {
 	}
 	known = slices.DeleteFunc(slices.Clone(known), func(k string) bool { return k == "" })
 	return exit.With(exit.Usage, fmt.Errorf("%s %q: use %s", flag, value, help.Alternatives(known)))
+}
+
+// OneScope refuses -A, which is all namespaces, beside -n, which is one.
+func OneScope(all, one bool) error {
+	if all && one {
+		return exit.With(exit.Usage, errors.New("-A is all namespaces, and -n is one: leave one of them out"))
+	}
+	return nil
 }
 
 // RegisterOutput adds -o to a command, which then refuses every value but the known ones. The

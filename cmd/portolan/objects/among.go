@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -59,7 +60,7 @@ func (a *among) check(selected selection, namespace, verb string) error {
 	case a.all && a.selector != "":
 		err = errors.New("--all is every object of the kind, and -l are some: leave one of them out")
 	case a.allNamespaces && namespace != "":
-		err = errors.New("-A is all namespaces, and -n is one: leave one of them out")
+		return cli.OneScope(true, true)
 	case len(selected.keys) == 0 && !a.all && a.selector == "":
 		err = fmt.Errorf("name the %s to %s, or add --all or -l", selected.kinds[0].Plural, verb)
 	case err != nil:

@@ -2,7 +2,6 @@ package objects
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -68,8 +67,8 @@ The exit code is 79 where there are findings of --failure-threshold or worse.`,
 }
 
 func (o *analyzeOptions) check() error {
-	if o.all && o.files.namespace != "" {
-		return exit.With(exit.Usage, errors.New("-A is all namespaces, and -n is one: leave one of them out"))
+	if err := cli.OneScope(o.all, o.files.namespace != ""); err != nil {
+		return err
 	}
 	for _, s := range o.suppress {
 		code, object, ok := strings.Cut(s, "=")

@@ -73,8 +73,8 @@ func (o *auditOptions) query(env *environment, args []string) (record.Query, err
 	if o.since < 0 {
 		return record.Query{}, exit.With(exit.Usage, fmt.Errorf("--since %s: give how long ago, such as 90m or 24h", o.since))
 	}
-	if o.all && o.namespace != "" {
-		return record.Query{}, exit.With(exit.Usage, errors.New("-A is all namespaces, and -n is one: leave one of them out"))
+	if err := cli.OneScope(o.all, o.namespace != ""); err != nil {
+		return record.Query{}, err
 	}
 	q := record.Query{Namespace: o.namespace, Bare: o.output == "table"}
 	if len(args) == 0 {

@@ -195,15 +195,10 @@ func difference(stored *unstructured.Unstructured, d config.Document) (string, e
 
 // comparableText returns the YAML of an object without the fields that only the server sets.
 func comparableText(object *unstructured.Unstructured, versioned bool) (string, error) {
-	object = object.DeepCopy()
-	drop := []string{"creationTimestamp", "generation", "uid"}
+	object = editable(object)
 	if !versioned {
-		drop = append(drop, "resourceVersion")
+		object.SetResourceVersion("")
 	}
-	for _, field := range drop {
-		unstructured.RemoveNestedField(object.Object, "metadata", field)
-	}
-	delete(object.Object, "status")
 	text, err := yamlv2.Marshal(object.Object)
 	if err != nil {
 		return "", fmt.Errorf("write %s/%s as YAML: %w", object.GetNamespace(), object.GetName(), err)

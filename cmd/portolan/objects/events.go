@@ -2,7 +2,6 @@ package objects
 
 import (
 	"cmp"
-	"errors"
 	"strings"
 	"time"
 
@@ -11,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
-	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/storage/side"
 )
@@ -39,11 +37,8 @@ Who changed what is in portolan audit, and how an object is now in portolan desc
   portolan events -A -w`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := o.checkOutput(); err != nil {
+			if err := cmp.Or(o.checkOutput(), cli.OneScope(o.allNamespaces, o.namespace != "")); err != nil {
 				return err
-			}
-			if o.allNamespaces && o.namespace != "" {
-				return exit.With(exit.Usage, errors.New("-A is all namespaces, and -n is one: leave one of them out"))
 			}
 			kind := schema.Side().Kind(schema.Event)
 			if about != "" {
@@ -55,21 +50,11 @@ Who changed what is in portolan audit, and how an object is now in portolan desc
 				o.fields = fields.AndSelectors(fields.OneTermEqualSelector("involvedObject.kind", of.Kind), fields.OneTermEqualSelector("involvedObject.name", key.Name)).String()
 			}
 			o.order = byTime
-			selected := selection{kinds: []*schema.Schema{kind}}
-			if o.watch.asked() {
-				return o.follow(c.Context(), env, selected)
-			}
-			return o.run(c.Context(), env, selected)
+			return o.show(c.Context(), env, selection{kinds: []*schema.Schema{kind}})
 		},
 	}
-	f := c.Flags()
-	f.StringVarP(&o.namespace, "namespace", "n", "", `namespace of the events (default $PORTOLAN_NAMESPACE, else "default")`)
-	f.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "show the events of all namespaces")
-	f.StringVarP(&o.output, "output", "o", "table", "form of the output: "+getForms())
-	f.BoolVar(&o.noHeaders, "no-headers", false, "leave the headers of tables out")
-	f.StringVar(&about, "for", "", "only events of this object, as KIND/NAME")
-	o.watch.register(c)
-	cli.CompleteOutput(c, getOutputs...)
+	o.registerShow(c, "events")
+	c.Flags().StringVar(&about, "for", "", "only events of this object, as KIND/NAME")
 	return c
 }
 

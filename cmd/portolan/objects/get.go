@@ -99,28 +99,40 @@ Exit codes: 0 is also that a list is empty; 1 is that a named object is not ther
 			if err != nil {
 				return err
 			}
-			if o.watch.asked() {
-				return o.follow(c.Context(), env, selected)
-			}
-			return o.run(c.Context(), env, selected)
+			return o.show(c.Context(), env, selected)
 		},
 	}
+	o.registerShow(c, "objects")
 	f := c.Flags()
-	f.StringVarP(&o.namespace, "namespace", "n", "", `namespace of the objects (default $PORTOLAN_NAMESPACE, else "default")`)
-	f.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "show the objects of all namespaces")
-	f.StringVarP(&o.output, "output", "o", "table", "form of the output: "+getForms())
 	f.StringVarP(&o.selector, "selector", "l", "", "only objects with these labels, such as app=web,'version in (v1, v2)'")
 	f.StringVar(&o.fields, "field-selector", "", "only objects with these values of fields, such as metadata.name=reviews")
 	f.StringVar(&o.sorting, "sort-by", "", "sort the objects of each kind by what is at this path, such as .metadata.name")
 	o.labels.register(c)
 	f.BoolVar(&o.absent, "ignore-not-found", false, "say nothing of what does not exist, and exit with 0")
-	f.BoolVar(&o.noHeaders, "no-headers", false, "leave the headers of tables out")
 	f.Int64Var(&o.freshness.MinRevision, "min-revision", 0, "wait until the server shows this revision of the store")
 	f.BoolVar(&o.freshness.Consistent, "consistent", false, "show all that was acknowledged until now: the server asks its store first")
 	f.Int64Var(&o.freshness.Exact, "revision", 0, "show the objects as they were at this revision of the store")
+	return c
+}
+
+// registerShow adds the flags of all commands that show objects: in which namespace, in what form,
+// and whether from now on.
+func (o *getOptions) registerShow(c *cobra.Command, what string) {
+	f := c.Flags()
+	f.StringVarP(&o.namespace, "namespace", "n", "", `namespace of the `+what+` (default $PORTOLAN_NAMESPACE, else "default")`)
+	f.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "show the "+what+" of all namespaces")
+	f.StringVarP(&o.output, "output", "o", "table", "form of the output: "+getForms())
+	f.BoolVar(&o.noHeaders, "no-headers", false, "leave the headers of tables out")
 	o.watch.register(c)
 	_ = c.RegisterFlagCompletionFunc("output", completeGetOutput)
-	return c
+}
+
+// show shows what is selected, once or from now on.
+func (o *getOptions) show(ctx context.Context, env *environment, selected selection) error {
+	if o.watch.asked() {
+		return o.follow(ctx, env, selected)
+	}
+	return o.run(ctx, env, selected)
 }
 
 // objectsOfKind holds the objects of one kind, by namespace and name.

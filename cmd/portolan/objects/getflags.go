@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/help"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
@@ -67,10 +69,7 @@ func (o *getOptions) selection(env *environment, args []string) (selection, erro
 	if err := o.checkSelectors(); err != nil {
 		return selection{}, err
 	}
-	if o.allNamespaces && o.namespace != "" {
-		return selection{}, exit.With(exit.Usage, errors.New("-A is all namespaces, and -n is one: leave one of them out"))
-	}
-	if err := o.checkFreshness(); err != nil {
+	if err := cmp.Or(cli.OneScope(o.allNamespaces, o.namespace != ""), o.checkFreshness()); err != nil {
 		return selection{}, err
 	}
 	selected, err := selectObjects(env, args, o.namespace)

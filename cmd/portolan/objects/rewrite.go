@@ -151,11 +151,7 @@ func sameObject(before, after *unstructured.Unstructured) error {
 
 // update returns the operation that writes an object in the version in which it was read.
 func update(object *unstructured.Unstructured) (batch.Operation, error) {
-	object = object.DeepCopy()
-	object.SetUID("")
-	object.SetGeneration(0)
-	delete(object.Object, "status")
-	text, err := json.Marshal(object.Object)
+	text, err := json.Marshal(editable(object).Object)
 	if err != nil {
 		return batch.Operation{}, fmt.Errorf("write %s: %w", config.Key{Namespace: object.GetNamespace(), Name: object.GetName()}, err)
 	}

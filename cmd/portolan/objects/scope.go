@@ -30,8 +30,8 @@ type scope struct {
 
 // newScope parses KIND/NAME and its other forms, KIND, or nothing, which means all kinds.
 func newScope(env *environment, args []string, namespace string, allNamespaces bool) (scope, error) {
-	if allNamespaces && namespace != "" {
-		return scope{}, exit.With(exit.Usage, errors.New("-A is all namespaces, and -n is one: leave one of them out"))
+	if err := cli.OneScope(allNamespaces, namespace != ""); err != nil {
+		return scope{}, err
 	}
 	s := scope{selection: selection{kinds: inHistory(env.Schemas)}, allKinds: len(args) == 0}
 	if len(args) > 0 {

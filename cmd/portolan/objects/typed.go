@@ -6,8 +6,6 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
-	metav1alpha1 "istio.io/api/meta/v1alpha1"
-	networking "istio.io/api/networking/v1alpha3"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -34,9 +32,9 @@ func statusOf(kind *schema.Schema, object *unstructured.Unstructured) proto.Mess
 	if !ok {
 		return nil
 	}
-	var status proto.Message = &metav1alpha1.IstioStatus{}
-	if kind.GroupVersionKind == schema.ServiceEntry {
-		status = &networking.ServiceEntryStatus{}
+	status, ok := schema.NewStatus(kind.GroupVersionKind).(proto.Message)
+	if !ok {
+		return nil
 	}
 	text, err := json.Marshal(content)
 	if err != nil || (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(text, status) != nil {

@@ -1,13 +1,12 @@
 package proxies
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
+	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
 )
 
 // proxyScope holds the flags for the namespace of the proxies that a command is about.
@@ -22,10 +21,7 @@ func (s *proxyScope) register(c *cobra.Command) {
 }
 
 func (s *proxyScope) check() error {
-	if s.all && s.namespace != "" {
-		return exit.With(exit.Usage, errors.New("-A is all namespaces, and -n is one: leave one of them out"))
-	}
-	return nil
+	return cli.OneScope(s.all, s.namespace != "")
 }
 
 // hintNamespace adds a hint to -n to the error of a user who may not see the proxies of all
