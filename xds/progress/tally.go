@@ -27,10 +27,9 @@ type Tally struct {
 	generation uint64
 }
 
-// NewTally makes a Tally of the streams of a server, and reorders them. generation
-// is the number of the newest push, changes are the last changes of the configuration,
-// failures the resources that the server could not build, and departed the proxies that are not
-// expected back once they are gone.
+// NewTally makes a Tally of the streams of a server, and reorders them. generation is the number
+// of the newest push, and changes are the last changes of the configuration. failures are the
+// resources that the server could not build. departed are the proxies that nobody expects back.
 func NewTally(published int64, generation uint64, changes Ranges, streams []Proxy, failures []status.Problem, departed map[string]time.Time) *Tally {
 	slices.SortFunc(streams, func(a, b Proxy) int {
 		return cmp.Or(strings.Compare(a.ID, b.ID), a.Since.Compare(b.Since))

@@ -18,7 +18,7 @@ type form struct {
 	table table.Table // if as is a Table
 }
 
-// shape is what of a form the text of an object depends on, beside its API version.
+// shape is the part of a form that decides the text of an object.
 type shape struct {
 	media       string // the Content-Type
 	pretty      bool   // indented, if it is JSON

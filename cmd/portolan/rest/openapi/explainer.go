@@ -25,8 +25,8 @@ type Field struct {
 	Type string
 	// Format tells more of a string or a number, such as date-time; empty for none.
 	Format string
-	// Description is what the field means, and OfType what its values are, or its elements:
-	// empty if there is none, or if it says the same.
+	// Description says what the field means. OfType says what its values or elements are; it is
+	// empty if that is the same text.
 	Description, OfType string
 	// Required fields must be set wherever the field that they belong to is.
 	Required bool
