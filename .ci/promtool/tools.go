@@ -1,6 +1,7 @@
 //go:build tools
 
-// Package promtool names the source that .ci/promtool/build makes promtool from.
-package promtool
+// Package tools pins the promtool that the integration tests run. It is a module of its own,
+// so that nothing of Prometheus is in ours.
+package tools
 
 import _ "github.com/prometheus/prometheus/cmd/promtool"
