@@ -77,9 +77,9 @@ func (s *scrapes) test(name string) ruleTest {
 	return test
 }
 
-// expect has these alerts fire, each once for the series with these labels, and no others: at
-// the first scrape none does. except are alerts that come and go with the machine.
-func (s *scrapes) expect(want map[string]string, except ...string) {
+// expect has these alerts fire, each once for each series with these labels, and no others: at
+// the first scrape none does. except are alerts that are not looked at.
+func (s *scrapes) expect(want map[string][]string, except ...string) {
 	s.t.Helper()
 	test := s.test(s.t.Name())
 	end := fmt.Sprintf("%dm", len(s.seen)+lasting-1)
@@ -89,8 +89,8 @@ func (s *scrapes) expect(want map[string]string, except ...string) {
 		}
 		test.Alerts = append(test.Alerts, alertTest{At: "0m", Alert: rule.Alert})
 		last := alertTest{At: end, Alert: rule.Alert}
-		if labels, fires := want[rule.Alert]; fires {
-			last.Expected = []alert{rule.firing(labelsOf(labels))}
+		for _, labels := range want[rule.Alert] {
+			last.Expected = append(last.Expected, rule.firing(labelsOf(labels)))
 		}
 		test.Alerts = append(test.Alerts, last)
 	}
