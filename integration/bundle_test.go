@@ -8,7 +8,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"testing"
+
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
 // bundle takes a debug bundle of the server, which must be complete, and returns its files.
@@ -36,5 +41,47 @@ func (s *server) bundle(flags ...string) map[string][]byte {
 		if files[strings.TrimPrefix(header.Name, "portolan-debug/")], err = io.ReadAll(r); err != nil {
 			s.t.Fatal(err)
 		}
+	}
+}
+
+// TestDebugBundleByRights: an administrator gets all of a bundle, a viewer what viewers may see,
+// and a stranger nothing. It has what each proxy has acknowledged, and what one has.
+func TestDebugBundleByRights(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, serverOptions{})
+	client := xdstest.Dial(t, s.xds, xdstest.ClientOptions{Node: xdstest.NewNode("sidecar", "10.8.0.1", "web", "shop", nil), Variant: protocol.Delta, Follow: true})
+	client.Subscribe(xdstest.ClusterType)
+	client.Subscribe(xdstest.ListenerType)
+	s.awaitSynced(s.apply(ship("shop", "a", "10.0.0.1")), "web")
+	admin := strings.TrimSpace(s.must("", "user", "create", "root", "--role", "admin"))
+	viewer := strings.TrimSpace(s.must("", "user", "create", "anna", "--role", "viewer"))
+
+	whole := s.bundle("--node", "web", "--token", admin)
+	for name, words := range map[string]string{
+		"proxies.json": `"state": "SYNCED"`, "proxy-1-web.json": "outbound|80||a.shop.test", "audit.json": `"anna"`, "log.txt": "msg=ready", "settings.json": `"xds-address"`,
+	} {
+		if !bytes.Contains(whole[name], []byte(words)) {
+			t.Errorf("%s has no %s: %.500s", name, words, whole[name])
+		}
+	}
+
+	file := filepath.Join(t.TempDir(), "viewer.tar.gz")
+	out := s.try("", "debug", "bundle", "-o", file, "--token", viewer)
+	var missing []string
+	for line := range strings.Lines(out.stderr) {
+		if name, warns := strings.CutPrefix(line, "Warning: "); warns {
+			name, _, _ = strings.Cut(name, ":")
+			missing = append(missing, name)
+		}
+	}
+	want := []string{"settings.json", "registered-metrics.txt", "log.txt", "goroutines.txt", "heap.pprof"}
+	if out.code != 1 || !slices.Equal(missing, want) {
+		t.Errorf("a viewer: exit code %d, without %q, and not %q: %s", out.code, missing, want, out.stderr)
+	}
+
+	file = filepath.Join(t.TempDir(), "stranger.tar.gz")
+	out = s.try("", "debug", "bundle", "-o", file, "--token", "put_AGUESSTHATISALMOSTATOKENOFSOMEBODYWHOMAYCOMEIN234567AA")
+	if _, err := os.Stat(file); out.code != 77 || !os.IsNotExist(err) {
+		t.Errorf("a stranger: exit code %d, %v: %s", out.code, err, out.stderr)
 	}
 }
