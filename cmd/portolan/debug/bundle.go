@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
@@ -35,7 +36,7 @@ before you give it away. --node adds the whole configuration of a proxy.
 The settings, the log and the profiles are given to the user who runs the server, on
 the server's machine, and to administrators. What the server does not give is named
 in errors.txt in the archive and on standard error, and the exit code is 1; the rest
-is saved. Nothing is saved where the server cannot be reached.`,
+is saved. Nothing is saved where the server cannot be reached or does not know you.`,
 		Example: `  portolan debug bundle
   portolan debug bundle -o fault.tar.gz --node vm-12`,
 		Args: cobra.NoArgs,
@@ -101,7 +102,7 @@ func (e *environment) collect(ctx context.Context, out *archive, nodes []string)
 			}
 			text, err := e.fetch(ctx, c, p)
 			switch {
-			case errors.Is(err, context.Canceled):
+			case errors.Is(err, context.Canceled), apierrors.IsUnauthorized(err):
 				return err
 			case err != nil:
 				if exit.Of(err) == exit.Unreachable {
