@@ -3,8 +3,10 @@ package rest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -79,7 +81,7 @@ func (s *Server) authenticate(c *call) error {
 			return c.noteRefused(refusal.Unauthorized("this server has no authentication configured and serves its own machine only"))
 		}
 		c.setIdentity(access.Identity{User: "local"})
-		return nil
+		return c.refuseImpersonation()
 	}
 	c.rights = s.rights()
 	identity, err := s.authenticator.Authenticate(c.r)
@@ -88,6 +90,20 @@ func (s *Server) authenticate(c *call) error {
 		return c.noteRefused(refusal.As(err, refusal.Unauthorized))
 	}
 	c.setIdentity(identity)
+	return c.refuseImpersonation()
+}
+
+// impersonation begins the headers by which clients of Kubernetes ask to act as somebody else.
+const impersonation = "Impersonate-"
+
+// refuseImpersonation refuses a caller who asks to act as somebody else. The answer would be about
+// the caller.
+func (c *call) refuseImpersonation() error {
+	for _, name := range slices.Sorted(maps.Keys(c.r.Header)) {
+		if strings.HasPrefix(name, impersonation) {
+			return c.noteRefused(refusal.Forbidden(fmt.Sprintf("header %s: nobody acts as another user here: leave it out (kubectl without --as), or give a token of that user", name)))
+		}
+	}
 	return nil
 }
 

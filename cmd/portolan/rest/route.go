@@ -84,6 +84,7 @@ func (s *Server) resource(w http.ResponseWriter, r *http.Request) {
 		var found faults
 		c.setMessage(c.query.Get("message"), &found) // a read ignores the message
 		c.checkFieldValidation(&found)
+		c.checkManager(&found)
 		if err := found.error("the parameters of the URL cannot be read", metav1.StatusDetails{}); err != nil {
 			return err
 		}
