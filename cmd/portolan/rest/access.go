@@ -18,6 +18,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/access/socket"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/refusal"
+	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
 // Authenticator finds out who sends a request. The client sees its error, with status
@@ -145,7 +146,7 @@ func (s *Server) reauthorize(c *call) error {
 
 // setIdentity sets the identity of the caller, also for the history.
 func (c *call) setIdentity(identity access.Identity) {
-	c.identity = identity
+	c.identity, c.identified = identity, true
 	ctx := context.WithValue(c.r.Context(), callKey{}, c)
 	c.r = c.r.WithContext(storage.WithOrigin(ctx, storage.Origin{
 		User: identity.User, Address: addressOf(c.r), Tool: c.r.UserAgent(),
@@ -181,6 +182,16 @@ func (s *Server) authorize(c *call, wants access.Request) error {
 		return c.noteRefused(refusal.As(err, refusal.Forbidden))
 	}
 	return nil
+}
+
+// mayList says whether the caller may list the objects of a kind in a namespace.
+func (s *Server) mayList(c *call, kind *schema.Schema, namespace string) bool {
+	return s.authorizer == nil || s.authorizer.Authorize(c.r.Context(), c.identity, requestOf("list", kind, namespace)) == nil
+}
+
+// requestOf returns what a call on the objects of a kind in a namespace wants.
+func requestOf(verb string, kind *schema.Schema, namespace string) access.Request {
+	return access.Request{Verb: verb, Group: kind.Group, Version: kind.Versions[0], Resource: kind.Plural, Namespace: namespace}
 }
 
 // granting returns, for each operation, why it gives rights that the caller does not

@@ -34,10 +34,14 @@ func (c *call) checkManager(found *faults) {
 	}
 }
 
-// checkManagedFields reports managed fields of an object in a request that nobody may store.
+// checkManagedFields reports names of managers in an object of a request that nobody may have. As in
+// Kubernetes, managed fields that cannot be read count as none.
 func checkManagedFields(object *config.Config, report func(field, message string)) {
-	for _, fault := range validation.ValidateManagedFields(object.ManagedFields, field.NewPath("metadata", "managedFields")) {
-		report(fault.Field, fault.ErrorBody())
+	for i, entry := range object.ManagedFields {
+		at := field.NewPath("metadata", "managedFields").Index(i).Child("manager")
+		for _, fault := range validation.ValidateFieldManager(entry.Manager, at) {
+			report(fault.Field, fault.ErrorBody())
+		}
 	}
 }
 

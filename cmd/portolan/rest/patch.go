@@ -270,23 +270,6 @@ func (s *Server) readable(c *call, text []byte) error {
 	return found.error(c.key().String()+" cannot be applied", details)
 }
 
-// sameIncarnation compares the versions in a patched object with those of the object that was
-// patched.
-func sameIncarnation(snapshot *cache.Snapshot, live, object *config.Config) error {
-	served := withStatus(snapshot, live)
-	switch {
-	case live == nil && object.UID != "":
-		return fmt.Errorf("%w: uid is %s in the request, and there is no such object", &versionError{storage.ErrConflict}, object.UID)
-	case live == nil:
-		return nil
-	case object.UID != "" && object.UID != live.UID:
-		return &versionError{otherUID(live.UID, object.UID)}
-	case object.ResourceVersion != "" && object.ResourceVersion != served.ResourceVersion:
-		return &versionError{&storage.ConflictError{Key: live.Key(), Expected: object.ResourceVersion, Actual: served.ResourceVersion}}
-	}
-	return nil
-}
-
 func (s *Server) answerPatch(c *call, trial *rehearsal, object *config.Config, revision string) error {
 	if trial != nil {
 		code := http.StatusOK
