@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
@@ -58,7 +57,7 @@ func (o *secretWrite) run(c *cobra.Command, env *environment, name, kind string,
 	}
 	spec := &secret.Spec{Type: kind, Data: map[string][]byte{}}
 	for _, entry := range slices.Sorted(maps.Keys(files)) {
-		content, err := os.ReadFile(files[entry])
+		content, err := cli.ReadFile(files[entry])
 		if err != nil {
 			return exit.With(exit.Data, err)
 		}
@@ -364,7 +363,7 @@ and import, and then run portolan secret reseal.`,
 			Example: `  portolan secret key import sealing.key`,
 			Args:    cobra.ExactArgs(1),
 			RunE: func(c *cobra.Command, args []string) error {
-				text, err := os.ReadFile(args[0])
+				text, err := cli.ReadFile(args[0])
 				if err != nil {
 					return exit.With(exit.Data, err)
 				}

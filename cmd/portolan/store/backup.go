@@ -118,7 +118,7 @@ func (o *lockFlags) lock(env *environment, fresh bool) (*escrow.Lock, error) {
 		return nil, exit.With(exit.Usage, errors.New("name what wraps the keys in the backup, with --key-file or --passphrase-file; or leave them out with --without-keys: "+missingWithoutKeys))
 	}
 	if err != nil {
-		return nil, exit.With(exit.Usage, err)
+		return nil, exit.With(exit.Data, err)
 	}
 	return &lock, nil
 }
@@ -209,7 +209,7 @@ func (p *idleTimeout) end() {
 // explain adds to an error which flag sets the limit.
 func (p *idleTimeout) explain(ctx context.Context, err error) error {
 	if err != nil && errors.Is(context.Cause(ctx), errImpatient) {
-		return fmt.Errorf("the server sent nothing for %s (see --request-timeout): %w", p.limit, context.DeadlineExceeded)
+		return exit.With(exit.Unreachable, fmt.Errorf("the server sent nothing for %s (see --request-timeout)", p.limit))
 	}
 	return err
 }
