@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hashicorp/go-multierror"
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -56,12 +57,16 @@ func (o *secretWrite) run(c *cobra.Command, env *environment, name, kind string,
 		return err
 	}
 	spec := &secret.Spec{Type: kind, Data: map[string][]byte{}}
+	var unread *multierror.Error
 	for _, entry := range slices.Sorted(maps.Keys(files)) {
 		content, err := cli.ReadFile(files[entry])
 		if err != nil {
-			return exit.With(exit.Data, err)
+			unread = multierror.Append(unread, err)
 		}
 		spec.Data[entry] = content
+	}
+	if err := unread.ErrorOrNil(); err != nil {
+		return exit.With(exit.Data, err)
 	}
 	object := &config.Config{Meta: config.Meta{GroupVersionKind: schema.Secret, Namespace: o.namespace, Name: name}, Spec: spec}
 	m := &manifest{schemas: env.Schemas, documents: []config.Document{{Source: fileNames(files), Config: object}}}

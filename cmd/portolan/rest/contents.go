@@ -19,7 +19,7 @@ import (
 type contents struct {
 	told   []string // how many there are of each kind
 	others int      // objects of kinds that the caller may not list
-	kept   bool     // whether the caller may not delete some of the others
+	kept   bool     // whether some of the others may not be deleted
 	found  faults
 }
 
@@ -36,25 +36,31 @@ func (n *contents) check(c *call, s *Server, objects []*config.Config) {
 		listed := s.mayList(c, kind, c.name)
 		err := s.authorize(c, requestOf("delete", kind, c.name))
 		switch {
-		case err != nil && listed:
-			n.found.mayNotBe("", fmt.Sprintf("it has %s, and %s", kind.Plural, strings.TrimSuffix(err.Error(), ".")))
-		case err != nil && !n.kept:
-			n.kept = true
-			n.found.mayNotBe("", fmt.Sprintf("it has objects that user %q may neither list nor delete", c.identity.User))
 		case err != nil:
+			n.keep(c, listed, fmt.Sprintf("it has %s, and %s", kind.Plural, strings.TrimSuffix(err.Error(), ".")))
+			continue
 		case listed:
 			n.told = append(n.told, fmt.Sprintf("%d %s", len(of[kind]), kind.Plural))
 		default:
 			n.others += len(of[kind])
 		}
-		if err != nil {
-			continue
-		}
 		for _, object := range of[kind] {
 			if err := s.mayStore(c, storage.Op{Verb: storage.Delete, Key: object.Key()}); err != nil {
-				n.found.mayNotBe("", err.Error())
+				n.keep(c, listed, err.Error())
 			}
 		}
+	}
+}
+
+// keep adds why objects may not be deleted. Whoever may not list them is told of them once, without
+// what they are.
+func (n *contents) keep(c *call, listed bool, why string) {
+	switch {
+	case listed:
+		n.found.mayNotBe("", why)
+	case !n.kept:
+		n.kept = true
+		n.found.mayNotBe("", fmt.Sprintf("it has objects that user %q may not list, and that are not deleted", c.identity.User))
 	}
 }
 
@@ -73,7 +79,7 @@ func (n *contents) checkGrants(c *call, s *Server, objects []*config.Config) err
 			return err
 		}
 		if err != nil {
-			n.found.mayNotBe("", fmt.Sprintf("%s: %v", ops[i].Key, err))
+			n.keep(c, s.mayList(c, s.schemas.Kind(ops[i].Key.Kind), c.name), fmt.Sprintf("%s: %v", ops[i].Key, err))
 		}
 	}
 	return nil

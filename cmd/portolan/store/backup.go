@@ -109,9 +109,13 @@ func (o *lockFlags) lock(env *environment, fresh bool) (*escrow.Lock, error) {
 	case o.without:
 		return nil, nil
 	case o.keyFile != "":
-		lock, err = escrow.KeyFile(o.keyFile)
+		if lock, err = escrow.KeyFile(o.keyFile); err != nil {
+			err = fmt.Errorf("--key-file: %w", err)
+		}
 	case o.passphraseFile != "":
-		lock, err = escrow.PassphraseFile(o.passphraseFile)
+		if lock, err = escrow.PassphraseFile(o.passphraseFile); err != nil {
+			err = fmt.Errorf("--passphrase-file: %w", err)
+		}
 	case env.Terminal:
 		lock, err = askPassphrase(env, fresh)
 	default:
