@@ -1,6 +1,8 @@
 package credentials_test
 
 import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"encoding/json"
 	"slices"
 	"strings"
