@@ -1,12 +1,12 @@
 package credentials_test
 
 import (
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // TestAttacksByPatch: no form of a patch gives rights, and none tells the data of a secret.
