@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -235,11 +234,11 @@ func (r *reading) read(ctx context.Context, env *environment) (data []byte, err 
 	case r.built:
 		return kustomize(ctx, env, r.file)
 	case r.file == "-":
-		data, err = io.ReadAll(env.Stdin)
+		data, err = cli.ReadAll(env.Stdin)
 	case isURL(r.file):
 		data, err = fetch(ctx, r.file)
 	default:
-		data, err = os.ReadFile(r.file)
+		data, err = cli.ReadFile(r.file)
 	}
 	if err != nil {
 		return nil, unreadable(r.file, err)

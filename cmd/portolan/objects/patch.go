@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -77,9 +75,9 @@ func (o *patchOptions) read(c *cobra.Command, env *environment) (func(*unstructu
 		var err error
 		where = "--patch-file " + o.file
 		if o.file == "-" {
-			text, err = io.ReadAll(env.Stdin)
+			text, err = cli.ReadAll(env.Stdin)
 		} else {
-			text, err = os.ReadFile(o.file)
+			text, err = cli.ReadFile(o.file)
 		}
 		if err != nil {
 			return nil, exit.With(exit.Data, unreadableAt("--patch-file", o.file, err))

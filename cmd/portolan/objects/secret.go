@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
+	"github.com/hashicorp/go-multierror"
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -57,12 +57,16 @@ func (o *secretWrite) run(c *cobra.Command, env *environment, name, kind string,
 		return err
 	}
 	spec := &secret.Spec{Type: kind, Data: map[string][]byte{}}
+	var unread *multierror.Error
 	for _, entry := range slices.Sorted(maps.Keys(files)) {
-		content, err := os.ReadFile(files[entry])
+		content, err := cli.ReadFile(files[entry])
 		if err != nil {
-			return exit.With(exit.Data, err)
+			unread = multierror.Append(unread, err)
 		}
 		spec.Data[entry] = content
+	}
+	if err := unread.ErrorOrNil(); err != nil {
+		return exit.With(exit.Data, err)
 	}
 	object := &config.Config{Meta: config.Meta{GroupVersionKind: schema.Secret, Namespace: o.namespace, Name: name}, Spec: spec}
 	m := &manifest{schemas: env.Schemas, documents: []config.Document{{Source: fileNames(files), Config: object}}}
@@ -364,7 +368,7 @@ and import, and then run portolan secret reseal.`,
 			Example: `  portolan secret key import sealing.key`,
 			Args:    cobra.ExactArgs(1),
 			RunE: func(c *cobra.Command, args []string) error {
-				text, err := os.ReadFile(args[0])
+				text, err := cli.ReadFile(args[0])
 				if err != nil {
 					return exit.With(exit.Data, err)
 				}

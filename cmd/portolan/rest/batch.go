@@ -59,6 +59,7 @@ func (s *Server) apply(c *call) error {
 	}
 	b := &batchCall{server: s, call: c, force: request.Force, places: map[config.Key]int{}}
 	c.setMessage(request.Message, &b.faults)
+	c.checkManager(&b.faults)
 	if err := b.read(request.Operations); err != nil {
 		return err
 	}
@@ -301,6 +302,9 @@ func (b *batchCall) operation(i int, in batch.Operation) (storage.Op, bool) {
 		return storage.Op{}, false
 	}
 	object.UID = ""
+	checkManagedFields(object, func(field, message string) {
+		b.faults.mayNotBe(objectField(i, field), fmt.Sprintf("%s: %s", object.Key(), message))
+	})
 	return b.managed(i, storage.Op{Verb: verb, Config: object, Served: true}, in.Object)
 }
 
