@@ -70,8 +70,8 @@ name alone: an object may still not be exported to another.`,
 	return c
 }
 
-// description is all that describe tells of an object. Its JSON form is an API.
-type description struct {
+// Description is all that describe tells of an object. Its JSON form is an API.
+type Description struct {
 	metav1.TypeMeta `json:",inline"`
 	Object          *unstructured.Unstructured `json:"object"`
 	// Source is the source that the object comes from, with its place there, unless that is
@@ -86,7 +86,7 @@ type description struct {
 }
 
 // describe reads all that a server knows of an object.
-func (e *environment) describe(ctx context.Context, key config.Key, kind *schema.Schema) (d description, err error) {
+func (e *environment) describe(ctx context.Context, key config.Key, kind *schema.Schema) (d Description, err error) {
 	d.TypeMeta = metav1.TypeMeta{APIVersion: "portolan.io/v1", Kind: "Description"}
 	query := "?" + changeOf(key).Encode()
 	err = e.Call(ctx, func(ctx context.Context, c *client.Client) error {
@@ -122,7 +122,7 @@ func findingsOf(ctx context.Context, c *client.Client, key config.Key) ([]findin
 	}), nil
 }
 
-func (e *environment) printDescription(key config.Key, d description) error {
+func (e *environment) printDescription(key config.Key, d Description) error {
 	fmt.Fprintln(e.Stdout, strings.Join(slices.Concat([]string{key.String()}, e.origin(d)), "  "))
 	for _, rows := range [][][]string{conditionRows(d.Object, len(d.Findings) > 0, e.Now()), findingRows(d.Findings)} {
 		if err := e.PrintSection(rows); err != nil {
@@ -152,7 +152,7 @@ func (e *environment) printDescription(key config.Key, d description) error {
 }
 
 // origin says where an object comes from, and when it was created and changed.
-func (e *environment) origin(d description) (out []string) {
+func (e *environment) origin(d Description) (out []string) {
 	if d.Source != "" {
 		out = append(out, "from "+cli.Plain(d.Source))
 	}

@@ -61,8 +61,8 @@ type machine struct {
 	Labels          []originLabel `json:"labels,omitempty"`
 }
 
-// machineList is what machine list tells. Its JSON form is an API.
-type machineList struct {
+// MachineList is what machine list tells. Its JSON form is an API.
+type MachineList struct {
 	metav1.TypeMeta `json:",inline"`
 	Items           []machine `json:"items"`
 	// Refused are the findings about registrations that were refused.
@@ -109,8 +109,8 @@ CERTIFICATE how long its certificate is good, UP since when its Envoy runs.`,
 }
 
 // machines returns the machines of a namespace, of all if it is empty.
-func (e *environment) machines(ctx context.Context, namespace string) (machineList, error) {
-	out := machineList{TypeMeta: metav1.TypeMeta{APIVersion: "portolan.io/v1", Kind: "MachineList"}, Items: []machine{}}
+func (e *environment) machines(ctx context.Context, namespace string) (MachineList, error) {
+	out := MachineList{TypeMeta: metav1.TypeMeta{APIVersion: "portolan.io/v1", Kind: "MachineList"}, Items: []machine{}}
 	proxies, err := e.Proxies(ctx, namespace)
 	if err != nil {
 		return out, err
@@ -257,7 +257,7 @@ func (m machine) cells(now time.Time) []string {
 	return []string{cli.Plain(facts.Agent), cli.Ends(now, m.CertificateEnds), cli.Age(now, facts.EnvoySince)}
 }
 
-func (e *environment) printMachines(list machineList, all bool) error {
+func (e *environment) printMachines(list MachineList, all bool) error {
 	head := []string{"NAME", "GROUP", "ADDRESS", "STATE", "HEALTH", "AGENT", "CERTIFICATE", "UP"}
 	if all {
 		head = slices.Insert(head, 0, "NAMESPACE")

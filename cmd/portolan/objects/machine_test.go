@@ -54,7 +54,7 @@ func TestMachineList(t *testing.T) {
 		Elsewhere: map[string]int{"cp-2:7/0a1b": 1},
 		Gone:      []progress.Place{{Node: id("10.0.0.3", "vm-3"), Seen: clitest.Noon.Add(-3 * time.Minute)}},
 	}
-	var list machineList
+	var list MachineList
 	for _, entry := range []*unstructured.Unstructured{
 		workloadEntry("web-10.0.0.1", "10.0.0.1", registeredAt(id("10.0.0.1", "vm-1")), "True"),
 		workloadEntry("hand-2", "10.0.0.2", map[string]string{"portolan.io/drained": "a disk"}, "False"),

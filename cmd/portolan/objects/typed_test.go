@@ -18,7 +18,7 @@ func TestDryRunIsDescribed(t *testing.T) {
 			"kind": schema.AuthorizationPolicy.Kind, "metadata": map[string]any{"annotations": map[string]any{"istio.io/dry-run": annotation}},
 		}}
 		env := &environment{Environment: &cli.Environment{Now: time.Now}}
-		if dry := len(env.origin(description{Object: u})) > 0; dry != want {
+		if dry := len(env.origin(Description{Object: u})) > 0; dry != want {
 			t.Errorf("%s: described as a dry run: %t", annotation, dry)
 		}
 	}

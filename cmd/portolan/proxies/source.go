@@ -114,7 +114,7 @@ func newSourceDescribeCommand(env *environment) *cobra.Command {
 each kind it prints the first %d; -o json has all.`, shownObjects),
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			var description sourceDescription
+			var description SourceDescription
 			err := env.Call(c.Context(), func(ctx context.Context, api *client.Client) error {
 				return description.read(ctx, api, args[0])
 			})
@@ -131,13 +131,13 @@ each kind it prints the first %d; -o json has all.`, shownObjects),
 	return c
 }
 
-// sourceDescription is all that describe tells of a source. Its JSON form is an API.
-type sourceDescription struct {
+// SourceDescription is all that describe tells of a source. Its JSON form is an API.
+type SourceDescription struct {
 	serve.SourceStatus `json:",inline"`
 	Items              []serve.SourceObject `json:"items"`
 }
 
-func (d *sourceDescription) read(ctx context.Context, api *client.Client, name string) error {
+func (d *SourceDescription) read(ctx context.Context, api *client.Client, name string) error {
 	var list serve.SourceList
 	if err := api.JSON(ctx, serve.SourcesPath, &list); err != nil {
 		return err
@@ -157,7 +157,7 @@ func (d *sourceDescription) read(ctx context.Context, api *client.Client, name s
 // shownObjects is how many objects of a kind describe prints.
 const shownObjects = 100
 
-func (e *environment) printSource(d *sourceDescription) error {
+func (e *environment) printSource(d *SourceDescription) error {
 	s := &d.SourceStatus
 	writes := "no: change it at its source"
 	if s.Writable {
