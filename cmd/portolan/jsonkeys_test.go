@@ -1,10 +1,8 @@
 package main
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -91,7 +89,7 @@ func documents() []document {
 		{"proxy config route", "vm", config, ""},
 		{"proxy config secret", "vm", config, ""},
 		{"source list", "", serve.SourceList{}, ""},
-		{"source describe", "files", proxies.SourceDescription{}, ""},
+		{"source describe", "SOURCE", proxies.SourceDescription{}, ""},
 		{"auth whoami", "", credentials.Self{}, ""},
 		{"ca status", "", authority.Status{}, ""},
 		{"token create", "--service-account web", credentials.Order{}, ""},
@@ -128,20 +126,21 @@ spec:
   http: [{route: [{destination: {host: ratings.shop, subset: none}}]}]
 `
 
-// names are keys that JSON Schema or maps of Envoy's API have; all others are like this.
 var lowerCamelCase = regexp.MustCompile(`^[a-z][a-zA-Z0-9]*$`)
 
 // TestKeysOfJSON: what -o json prints has keys that scripts can rely on: those of
 // testdata/jsonkeys.txt, which only grow. Each command prints what its document says.
 func TestKeysOfJSON(t *testing.T) {
 	t.Setenv("PORTOLAN_EDITOR", "sed -i s/DNS/STATIC/")
-	dir := t.TempDir()
-	server, log, _ := serveIn(t, filepath.Join(dir, "data"), "--sealing-key", filepath.Join(dir, "sealing.key"), "--config-dir", clitest.Write(t, map[string]string{"a.yaml": clitest.Entry("ofafile", "")}))
+	dir := clitest.Write(t, map[string]string{"config/a.yaml": clitest.Entry("ofafile", "")})
+	configs := filepath.Join(dir, "config")
+	server, log, _ := serveIn(t, filepath.Join(dir, "data"), "--sealing-key", filepath.Join(dir, "sealing.key"), "--config-dir", configs)
 	f := newBadInput(t)
 	addresses := regexp.MustCompile(`msg=ready api=\S+ xds=(\S+)`).FindStringSubmatch(log.String())
 	proxy := xdstest.Dial(t, addresses[1], xdstest.ClientOptions{Node: xdstest.NewNode("sidecar", "10.0.0.1", "vm", "default", map[string]string{"app": "ratings"}), Follow: true})
 	proxy.Subscribe(xdstest.ClusterType)
 	proxy.Subscribe(xdstest.ListenerType)
+	proxy.AwaitAnswer(xdstest.ListenerType, 0)
 	commands := everyCommand()
 	lists := map[string][]string{} // commands, by the keys of what they print
 	done := map[string]bool{}
@@ -152,7 +151,7 @@ func TestKeysOfJSON(t *testing.T) {
 				t.Fatal(o.Err)
 			}
 		}
-		args := append(f.line(d.command, strings.NewReplacer("REV", revision, "BACKUP", filepath.Join(dir, "backup")).Replace(d.args)), "-o", "json", "--server", server)
+		args := append(f.line(d.command, strings.NewReplacer("REV", revision, "SOURCE", configs, "BACKUP", filepath.Join(dir, "backup")).Replace(d.args)), "-o", "json", "--server", server)
 		o := do(t, d.stdin, args...)
 		keys := keysOf(d.prints)
 		var printed any
@@ -180,7 +179,7 @@ func TestKeysOfJSON(t *testing.T) {
 			name += " " + d.args
 		}
 		done[d.command] = true
-		text := strings.Join(keys, "\n  ")
+		text := strings.Join(leaves(keys), "\n  ")
 		lists[text] = append(lists[text], name)
 	}
 	for name, c := range commands {
@@ -189,9 +188,9 @@ func TestKeysOfJSON(t *testing.T) {
 		}
 	}
 	var sections []string
-	for _, keys := range slices.SortedFunc(maps.Keys(lists), func(a, b string) int { return cmp.Compare(lists[a][0], lists[b][0]) }) {
-		slices.Sort(lists[keys])
-		sections = append(sections, fmt.Sprintf("%s\n  %s\n", strings.Join(lists[keys], ", "), keys))
+	for keys, of := range lists {
+		slices.Sort(of)
+		sections = append(sections, fmt.Sprintf("%s\n  %s\n", strings.Join(of, ", "), keys))
 	}
 	slices.Sort(sections)
 	golden.Assert(t, strings.Join(sections, "\n"), "jsonkeys.txt")

@@ -243,7 +243,7 @@ for others too stay as they are: a later user of the same name has their roles.`
 func (e *environment) bindingsOf(ctx context.Context, api *client.Client, user string) ([]config.Key, error) {
 	list, err := api.Fresh(client.Freshness{Consistent: true}).List(ctx, client.Resource(e.Schemas.Kind(schema.RoleBinding)), "", client.Selection{})
 	if apierrors.IsForbidden(err) {
-		fmt.Fprintln(e.Stderr, "Warning: the bindings of the user stay, as you may not list them")
+		e.Warn([]string{"the bindings of the user stay, as you may not list them"})
 		return nil, nil
 	}
 	if err != nil {

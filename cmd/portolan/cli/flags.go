@@ -68,10 +68,10 @@ func (e *Environment) Warn(warnings []string, infos ...int) {
 			continue
 		}
 		warned[w] = true
-		word := "Warning"
+		word := odd.on(e.Stderr, "Warning:")
 		if slices.Contains(infos, i) {
-			word = "Info"
+			word = "Info:"
 		}
-		fmt.Fprintf(e.Stderr, "%s: %s\n", word, w)
+		fmt.Fprintf(e.Stderr, "%s %s\n", word, w)
 	}
 }

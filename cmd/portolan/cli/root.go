@@ -41,9 +41,9 @@ func Run(ctx context.Context, p Program, args []string, stdin io.Reader, stdout,
 	switch {
 	case err == nil, exit.IsQuiet(err):
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
-		fmt.Fprintln(stderr, "portolan: interrupted")
+		fmt.Fprintln(stderr, bad.on(stderr, "portolan:"), "interrupted")
 	default:
-		fmt.Fprintf(stderr, "portolan: %s\n", exit.Text(err))
+		fmt.Fprintf(stderr, "%s %s\n", bad.on(stderr, "portolan:"), exit.Text(err))
 	}
 	return exit.Of(err)
 }

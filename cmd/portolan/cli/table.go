@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -12,9 +13,10 @@ import (
 // ColumnGap is the number of blanks between two columns.
 const ColumnGap = 2
 
-// WriteTable prints rows with aligned columns.
+// WriteTable prints rows with aligned columns, on a terminal in colours.
 func WriteTable(out io.Writer, rows [][]string) error {
-	w := tabwriter.NewWriter(out, 0, 0, ColumnGap, ' ', 0)
+	var text strings.Builder
+	w := tabwriter.NewWriter(&text, 0, 0, ColumnGap, ' ', 0)
 	for _, row := range rows {
 		for i, cell := range row {
 			if i > 0 {
@@ -24,7 +26,11 @@ func WriteTable(out io.Writer, rows [][]string) error {
 		}
 		fmt.Fprintln(w)
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err := io.WriteString(out, PaintTable(out, rows, text.String()))
+	return err
 }
 
 // CellText returns the text of a cell: "-" if it is empty.

@@ -30,6 +30,8 @@ func RunTests(m *testing.M) {
 		_ = os.Unsetenv("PORTOLAN_" + name)
 	}
 	_ = os.Setenv("PORTOLAN_CONFIG", os.DevNull+".none")
+	_ = os.Unsetenv("NO_COLOR")
+	_ = os.Setenv("TERM", "xterm")
 	goleak.VerifyTestMain(m)
 }
 

@@ -77,9 +77,7 @@ func (e *environment) bundle(ctx context.Context, file string, nodes []string, f
 		return err
 	}
 	fmt.Fprintf(e.Stdout, "saved %s: %s, %s\n", file, cli.CountOf(len(out.files), "file"), cli.FormatMiB(size))
-	for _, m := range missing {
-		fmt.Fprintf(e.Stderr, "Warning: %s\n", m)
-	}
+	e.Warn(missing)
 	if len(missing) > 0 {
 		return fmt.Errorf("%s is not complete: %s missing in it, see above and its errors.txt", file, cli.CountOf(len(missing), "file"))
 	}

@@ -109,7 +109,9 @@ func (o *diffOptions) run(ctx context.Context, env *environment) error {
 			return err
 		}
 		found = found || text != ""
-		fmt.Fprint(env.Stdout, text)
+		if err := cli.WriteDiff(env.Stdout, text); err != nil {
+			return err
+		}
 	}
 	for _, s := range more {
 		text, err := s.difference()
@@ -117,7 +119,9 @@ func (o *diffOptions) run(ctx context.Context, env *environment) error {
 			return err
 		}
 		found = true
-		fmt.Fprint(env.Stdout, text)
+		if err := cli.WriteDiff(env.Stdout, text); err != nil {
+			return err
+		}
 	}
 	if found {
 		return cli.ErrDifferences

@@ -3,7 +3,6 @@ package objects
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/aymanbagabas/go-udiff"
 	"github.com/spf13/cobra"
@@ -66,7 +65,9 @@ func (r *revisionFlags) run(ctx context.Context, env *environment, s scope) erro
 			return err
 		}
 		found = found || text != ""
-		fmt.Fprint(env.Stdout, text)
+		if err := cli.WriteDiff(env.Stdout, text); err != nil {
+			return err
+		}
 	}
 	if found {
 		return cli.ErrDifferences

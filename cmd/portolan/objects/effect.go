@@ -21,7 +21,9 @@ func (e *environment) printEffect(documents []config.Document, result *batch.Res
 		if err != nil {
 			return err
 		}
-		fmt.Fprint(e.Stdout, text)
+		if err := cli.WriteDiff(e.Stdout, text); err != nil {
+			return err
+		}
 	}
 	if result.Effect == nil {
 		return nil
@@ -134,7 +136,9 @@ func (e *environment) printResources(effect effect.Effect) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprint(e.Stdout, text)
+		if err := cli.WriteDiff(e.Stdout, text); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -367,12 +367,14 @@ func alignRows(out io.Writer, rows [][]string, widths []int) []int {
 			widths[i] = max(widths[i], utf8.RuneCountInString(cli.CellText(cell)))
 		}
 	}
+	var text strings.Builder
 	for _, row := range rows {
 		var line strings.Builder
 		for i, cell := range row {
 			fmt.Fprintf(&line, "%-*s", widths[i]+cli.ColumnGap, cli.CellText(cell))
 		}
-		fmt.Fprintln(out, strings.TrimRight(line.String(), " "))
+		fmt.Fprintln(&text, strings.TrimRight(line.String(), " "))
 	}
+	fmt.Fprint(out, cli.PaintTable(out, rows, text.String()))
 	return widths
 }

@@ -198,8 +198,7 @@ func (e *environment) printDifference(d admin.Difference, has, why string) error
 	if why != "" {
 		text = "# " + why + "\n" + text
 	}
-	_, err = io.WriteString(e.Stdout, text)
-	return err
+	return cli.WriteDiff(e.Stdout, text)
 }
 
 // messageText returns a message as YAML, with Envoy's field names; empty for nil.

@@ -20,7 +20,7 @@ import (
 func (e *environment) agents(ctx context.Context) (map[string]int, error) {
 	list, err := e.Proxies(ctx, "")
 	if apierrors.IsForbidden(err) {
-		fmt.Fprintln(e.Stderr, "Warning: the versions of agents are not checked, as you may not see the proxies of all namespaces")
+		e.Warn([]string{"the versions of agents are not checked, as you may not see the proxies of all namespaces"})
 		return nil, nil
 	}
 	return agentsOf(list.Items), err

@@ -70,7 +70,7 @@ each piece.`,
 				return err
 			}
 			if lock == nil {
-				fmt.Fprintf(env.Stderr, "Warning: %s: %s\n", summary.File, missingWithoutKeys)
+				env.Warn([]string{summary.File + ": " + missingWithoutKeys})
 			}
 			fmt.Fprintf(env.Stdout, "saved %s: revision %d, %d objects in %d keys, %s, %s, sha256 %s\n",
 				summary.File, summary.Revision, summary.Count(), summary.Keys, cli.FormatMiB(summary.Size), keysLine(summary), summary.Hash)
@@ -426,11 +426,11 @@ func (o *restoreFlags) restore(ctx context.Context, env *environment) error {
 		return fmt.Errorf("nothing was restored: %w", err)
 	}
 	if keys == nil {
-		fmt.Fprintf(env.Stderr, "Warning: %s: %s\n", o.DataDir, missingWithoutKeys)
+		env.Warn([]string{o.DataDir + ": " + missingWithoutKeys})
 	}
 	if open := restored.OpenTokens; len(open) > 0 {
-		fmt.Fprintf(env.Stderr, "Warning: these join tokens count as unused in the backup, and may have been used since: revoke those that were, or whoever has one can use it again: "+
-			"portolan token revoke: %s\n", strings.Join(open, ", "))
+		env.Warn([]string{"these join tokens count as unused in the backup, and may have been used since: revoke those that were, or whoever has one can use it again: " +
+			"portolan token revoke: " + strings.Join(open, ", ")})
 	}
 	fmt.Fprintf(env.Stdout, "restored %s: %d objects as of revision %d, which is now %d, %s\n",
 		o.DataDir, restored.Count(), restored.Summary.Revision, restored.Revision, keysLine(restored.Summary))
