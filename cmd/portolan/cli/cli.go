@@ -21,6 +21,7 @@ type Environment struct {
 	Now            func() time.Time
 	Schemas        schema.Set // the kinds that commands handle
 	Terminal       bool       // whether there is a user to ask
+	Live           Live       // whether to tell how far a command is
 	user           string     // the local user who runs the program
 	command        string     // the command that runs, such as "apply"
 	Server         string     // --server

@@ -34,6 +34,7 @@ func Run(ctx context.Context, p Program, args []string, stdin io.Reader, stdout,
 		Version: p.Version,
 		Stdin:   stdin, Stdout: stdout, Stderr: stderr, Now: time.Now, Schemas: schema.Pilot(),
 		Terminal: isTerminal(stdin) && isTerminal(stderr), user: LocalUser(), Patience: 5 * time.Second,
+		Live: Live{Shown: isTerminal(stderr) && os.Getenv("TERM") != "dumb", After: time.Second},
 	}
 	root := NewRootCommand(env, p)
 	root.SetArgs(args)

@@ -171,7 +171,7 @@ func (o *applyOptions) apply(ctx context.Context, env *environment, c *client.Cl
 		if err != nil {
 			return nil, err
 		}
-		result, err := o.send(ctx, c, o.batch(all.operations))
+		result, err := o.send(ctx, env, c, o.batch(all.operations), cli.CountOf(len(all.operations), "object"))
 		if err == nil {
 			return result, o.report(env, all.documents, result, nil)
 		}

@@ -58,7 +58,7 @@ func (o *applyOptions) sendParts(ctx context.Context, env *environment, all chan
 	for _, p := range all.parts(o.chunks) {
 		var result *batch.Result
 		err := env.Call(ctx, func(ctx context.Context, c *client.Client) (err error) {
-			result, err = o.send(ctx, c, o.batch(p.operations))
+			result, err = o.send(ctx, env, c, o.batch(p.operations), p.String())
 			if err != nil {
 				return cli.Refused(err, "applied of this part", p.documents)
 			}

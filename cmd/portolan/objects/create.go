@@ -100,7 +100,7 @@ func (o *fileWrite) run(c *cobra.Command, env *environment) error {
 	}
 	var result *batch.Result
 	err = env.Call(c.Context(), func(ctx context.Context, api *client.Client) (err error) {
-		result, err = o.send(ctx, api, o.why.about(operations))
+		result, err = o.send(ctx, env, api, o.why.about(operations), cli.CountOf(len(operations), "object"))
 		return err
 	})
 	if err != nil {

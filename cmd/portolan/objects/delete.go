@@ -144,7 +144,9 @@ func (o *deleteOptions) run(ctx context.Context, env *environment, documents []c
 			return err
 		}
 	}
-	documents, result, err := o.remove(ctx, env, documents, o.send)
+	documents, result, err := o.remove(ctx, env, documents, func(ctx context.Context, c *client.Client, b batch.Batch) (*batch.Result, error) {
+		return o.send(ctx, env, c, b, cli.CountOf(len(b.Operations), "object"))
+	})
 	if err != nil || result == nil {
 		return err
 	}

@@ -109,7 +109,7 @@ func (o *editOptions) write(ctx context.Context, env *environment, s *editSessio
 	for attempt := 1; ; attempt++ {
 		var result *batch.Result
 		err = env.Call(ctx, func(ctx context.Context, c *client.Client) (err error) {
-			result, err = o.send(ctx, c, o.why.about(wanted.operations))
+			result, err = o.send(ctx, env, c, o.why.about(wanted.operations), cli.CountOf(len(wanted.operations), "object"))
 			return err
 		})
 		switch exit.Of(err) {

@@ -74,7 +74,7 @@ func (o *rewrite) run(ctx context.Context, env *environment, selected selection,
 			if all, err = o.plan(before, alter); err != nil {
 				return err
 			}
-			if result, err = o.send(ctx, c, o.why.about(all.operations)); err == nil {
+			if result, err = o.send(ctx, env, c, o.why.about(all.operations), cli.CountOf(len(all.operations), "object")); err == nil {
 				return nil
 			}
 			if !apierrors.IsConflict(err) || attempt == rewriteAttempts || !all.asRead(before) {

@@ -129,7 +129,7 @@ func (o *rollbackOptions) show(ctx context.Context, env *environment, s scope, a
 	trial, aside := o.writeFlags, env.aside()
 	trial.dry.mode, trial.output = dryRunServer, "table"
 	err := env.Call(ctx, func(ctx context.Context, c *client.Client) error {
-		result, err := trial.send(ctx, c, o.why.about(all.operations))
+		result, err := trial.send(ctx, env, c, o.why.about(all.operations), cli.CountOf(len(all.operations), "object"))
 		if err != nil {
 			return cli.Refused(err, "rolled back", all.documents)
 		}
@@ -167,7 +167,7 @@ func (o *rollbackOptions) run(ctx context.Context, env *environment, s scope) er
 	}
 	var result *batch.Result
 	err = env.Call(ctx, func(ctx context.Context, c *client.Client) (err error) {
-		result, err = o.send(ctx, c, o.why.about(all.operations))
+		result, err = o.send(ctx, env, c, o.why.about(all.operations), cli.CountOf(len(all.operations), "object"))
 		return err
 	})
 	switch {

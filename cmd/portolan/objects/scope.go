@@ -26,6 +26,7 @@ type scope struct {
 	selection
 	namespace string // empty for all
 	allKinds  bool
+	told      *cli.Progress // of reading it
 }
 
 // newScope parses KIND/NAME and its other forms, KIND, or nothing, which means all kinds.
@@ -33,7 +34,7 @@ func newScope(env *environment, args []string, namespace string, allNamespaces b
 	if err := cli.OneScope(allNamespaces, namespace != ""); err != nil {
 		return scope{}, err
 	}
-	s := scope{selection: selection{kinds: inHistory(env.Schemas)}, allKinds: len(args) == 0}
+	s := scope{selection: selection{kinds: inHistory(env.Schemas)}, allKinds: len(args) == 0, told: env.Progress()}
 	if len(args) > 0 {
 		var err error
 		if s.selection, err = selectObjects(env, args, namespace); err != nil {
@@ -107,7 +108,9 @@ type state struct {
 // acknowledged writes.
 func (s scope) at(ctx context.Context, c *client.Client, revision int64) (state, error) {
 	out := state{revision: revision, objects: map[config.Key]*unstructured.Unstructured{}}
+	defer s.told.Clear()
 	for _, p := range s.places() {
+		s.told.Tell(fmt.Sprintf("read %s, reading %s", cli.CountOf(len(out.objects), "object"), p.kind.Plural))
 		fresh := client.Freshness{Exact: out.revision, Consistent: true}
 		which := client.Selection{Stored: true}
 		if p.name != "" {

@@ -90,7 +90,7 @@ func (o *secretWrite) run(c *cobra.Command, env *environment, name, kind string,
 		if err != nil {
 			return err
 		}
-		result, err = o.send(ctx, api, o.why.about(operations))
+		result, err = o.send(ctx, env, api, o.why.about(operations), cli.CountOf(len(operations), "object"))
 		return err
 	})
 	if err != nil {

@@ -209,8 +209,8 @@ func (e *environment) wait(ctx context.Context, query url.Values, o waitFlags) e
 	o.upTo = query.Has("revision")
 	began := e.Now()
 	err := e.CallFor(ctx, 0, func(ctx context.Context, c *client.Client) error {
-		reported := began
-		defer e.clearLine()
+		reported, told := began, e.Progress()
+		defer told.Clear()
 		for pause := askFirst; ; pause = min(2*pause, askLast) {
 			before := p
 			if err := e.propagation(ctx, c, query, &p); o.through && apierrors.IsForbidden(err) {
@@ -229,13 +229,11 @@ func (e *environment) wait(ctx context.Context, query url.Values, o waitFlags) e
 				o.phases, o.upTo, o.through, query = false, true, true, published(p)
 				continue
 			}
-			line := distribution(p) + "  " + roundDuration(waited).String()
-			if e.Terminal {
-				e.clearLine()
-				fmt.Fprint(e.Stderr, line)
-			} else if e.Now().Sub(reported) >= tellInterval {
+			line := distribution(p)
+			told.Tell(line)
+			if !e.Live.Shown && e.Now().Sub(reported) >= tellInterval {
 				reported = e.Now()
-				fmt.Fprintln(e.Stderr, line)
+				fmt.Fprintln(e.Stderr, line+"  "+cli.RoundDuration(waited).String())
 			}
 			select {
 			case <-ctx.Done():
@@ -248,13 +246,6 @@ func (e *environment) wait(ctx context.Context, query url.Values, o waitFlags) e
 		return err
 	}
 	return e.tellPropagation(p, o, e.Now().Sub(began))
-}
-
-// clearLine erases the line about progress on a terminal.
-func (e *environment) clearLine() {
-	if e.Terminal {
-		fmt.Fprint(e.Stderr, "\r\x1b[K")
-	}
 }
 
 // propagation polls once, within --request-timeout.
@@ -296,7 +287,7 @@ func (e *environment) tellPropagation(p admin.Propagation, o waitFlags, took tim
 		}
 		return e.checkPropagation(p, o)
 	}
-	fmt.Fprintln(e.Stdout, distribution(p)+"  "+roundDuration(took).String())
+	fmt.Fprintln(e.Stdout, distribution(p)+"  "+cli.RoundDuration(took).String())
 	if len(p.Behind) == 0 && p.Concerned() == 0 {
 		line := reachesNoProxy(p)
 		if o.through { // the last revision alone concerns none
@@ -405,13 +396,4 @@ func distribution(p admin.Propagation) string {
 		parts = append(parts, fmt.Sprintf("servers behind %d (%s)", n, cli.FormatList(cli.MapSlice(p.Behind, cli.ServerName), false)))
 	}
 	return strings.Join(parts, "  ")
-}
-
-// roundDuration rounds a duration for people: to milliseconds below a second, else to tenths of a
-// second.
-func roundDuration(d time.Duration) time.Duration {
-	if d < time.Second {
-		return d.Round(time.Millisecond)
-	}
-	return d.Round(100 * time.Millisecond)
 }

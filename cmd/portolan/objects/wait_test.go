@@ -46,7 +46,7 @@ func waitedAt(t *testing.T, terminal bool, answers []progress.Distribution, args
 		_ = json.NewEncoder(w).Encode(admin.Propagation{Distribution: answers[n-1]})
 	}))
 	defer server.Close()
-	o := line.DoAs(t, "", func(e *cli.Environment) { e.Terminal = terminal }, append([]string{"wait", "--server", server.URL}, args...)...)
+	o := line.DoAs(t, "", func(e *cli.Environment) { e.Live.Shown = terminal }, append([]string{"wait", "--server", server.URL}, args...)...)
 	var q url.Values
 	if p := query.Load(); p != nil {
 		q = *p

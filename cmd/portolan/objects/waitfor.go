@@ -147,18 +147,24 @@ func (w *waitFor) run(c *cobra.Command, env *environment, args []string, namespa
 		keys = cli.MapSlice(all, func(s storedOnly) config.Key { return s.key })
 	}
 	began := env.Now()
+	told := env.Progress()
+	defer told.Clear()
 	return env.CallFor(c.Context(), 0, func(ctx context.Context, api *client.Client) error {
-		for _, key := range keys {
-			if err := env.waitForObject(ctx, api, key, wanted, began.Add(o.timeout), o.timeout); err != nil {
+		for i, key := range keys {
+			tell := func(is string) { told.Tell(fmt.Sprintf("%d of %d  %s: %s", i, len(keys), key, is)) }
+			if err := env.waitForObject(ctx, api, key, wanted, began.Add(o.timeout), o.timeout, tell); err != nil {
 				return err
 			}
+			told.Clear()
+			fmt.Fprintf(env.Stdout, "%s  %s\n", key, wanted.text)
 		}
 		return nil
 	})
 }
 
-// waitForObject polls until an object is as it should be, or time is up.
-func (e *environment) waitForObject(ctx context.Context, c *client.Client, key config.Key, wanted wish, end time.Time, timeout time.Duration) error {
+// waitForObject polls until an object is as it should be, or time is up. It tells how the object
+// is.
+func (e *environment) waitForObject(ctx context.Context, c *client.Client, key config.Key, wanted wish, end time.Time, timeout time.Duration, tell func(is string)) error {
 	kind := e.Schemas.Kind(key.Kind)
 	for pause := askFirst; ; pause = min(2*pause, askLast) {
 		object, err := e.ask(ctx, c.Fresh(client.Freshness{Consistent: true}), key)
@@ -170,9 +176,9 @@ func (e *environment) waitForObject(ctx context.Context, c *client.Client, key c
 		}
 		ok, is := wanted.met(object)
 		if ok {
-			_, err := fmt.Fprintf(e.Stdout, "%s  %s\n", key, wanted.text)
-			return err
+			return nil
 		}
+		tell(is)
 		left := end.Sub(e.Now())
 		if left <= 0 {
 			return exit.With(exit.Differences, fmt.Errorf("%s: %s, and --for %s was waited for within %s", key, is, wanted.text, timeout))

@@ -51,8 +51,12 @@ func (w *writeFlags) checkWait(given func(flag string) bool) error {
 	return cmp.Or(w.waits.only(w.wait, given, "; --request-timeout is how long the change itself may take"), w.waits.check())
 }
 
-// send sends a batch to the server, to apply it or to try it and preview its effect.
-func (w *writeFlags) send(ctx context.Context, c *client.Client, b batch.Batch) (*batch.Result, error) {
+// send sends a batch to the server, to apply it or to try it and preview its effect. what is in it
+// is shown while it takes long.
+func (w *writeFlags) send(ctx context.Context, env *environment, c *client.Client, b batch.Batch, what string) (*batch.Result, error) {
+	told := env.Progress()
+	told.Tell(what + ": waiting for the server")
+	defer told.Clear()
 	if w.dry.mode == dryRunServer {
 		return c.Try(ctx, b, w.dry.preview())
 	}

@@ -174,12 +174,15 @@ func saveBackup(ctx context.Context, env *environment, file string, lock *escrow
 				return patience.explain(ctx, err)
 			}
 		}
+		told := env.Progress()
+		defer told.Clear()
+		told.Tell("waiting for the snapshot")
 		snapshot, err := remote.Server{Client: c}.StoreSnapshot(ctx)
 		if err != nil {
 			return patience.explain(ctx, err)
 		}
 		defer func() { _ = snapshot.Body.Close() }()
-		summary, err = backup.Write(patience.reader(snapshot.Body), file, backup.WriteOptions{
+		summary, err = backup.Write(telling(patience.reader(snapshot.Body), told), file, backup.WriteOptions{
 			Envelope: envelope, Replace: force, MinRevision: snapshot.Revision, Schemas: schema.Pilot(),
 		})
 		return patience.explain(ctx, err)
@@ -227,6 +230,19 @@ func (p *idleTimeout) reader(from io.Reader) io.Reader {
 		n, err := from.Read(b)
 		if n > 0 {
 			p.timer.Reset(p.limit)
+		}
+		return n, err
+	})
+}
+
+// telling tells how much of a backup was read.
+func telling(from io.Reader, told *cli.Progress) io.Reader {
+	size := int64(0)
+	return readerFunc(func(b []byte) (int, error) {
+		n, err := from.Read(b)
+		before := size >> 20
+		if size += int64(n); size>>20 != before || before == 0 {
+			told.Tell("saved " + cli.FormatMiB(size))
 		}
 		return n, err
 	})
