@@ -23,8 +23,8 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/record"
 	"github.com/portolan-mesh/portolan/cmd/portolan/serve"
+	"github.com/portolan-mesh/portolan/cmd/portolan/store"
 	"github.com/portolan-mesh/portolan/discovery/identity/authority"
-	"github.com/portolan-mesh/portolan/storage/etcd/backup"
 	"github.com/portolan-mesh/portolan/xds/admin"
 	"github.com/portolan-mesh/portolan/xds/explain"
 	"github.com/portolan-mesh/portolan/xds/verdict/finding"
@@ -79,7 +79,7 @@ func documents() []document {
 		{"explain request", "--from vm --to ratings.shop:80", explain.Explanation{}, ""},
 		{"authz check", "--to vm --port 80", explain.AccessCheck{}, ""},
 		{"machine list", "", objects.MachineList{}, ""},
-		{"machine describe", "vm", first(objects.MachineList{}.Items), ""},
+		{"machine describe", "vm", objects.MachineDescription{}, ""},
 		{"proxy status", "", admin.ProxyList{}, ""},
 		{"proxy config all", "vm", config, ""},
 		{"proxy config cluster", "vm", config, ""},
@@ -98,7 +98,7 @@ func documents() []document {
 		{"store status", "", maintenance.Status{}, ""},
 		{"store member list", "", maintenance.MemberList{}, ""},
 		{"store quarantine list", "", maintenance.QuarantineList{}, ""},
-		{"store inspect", "BACKUP", backup.Summary{}, ""},
+		{"store inspect", "BACKUP", store.Inspection{}, ""},
 		{"upgrade check", "", maintenance.Format{}, ""},
 	}
 }
@@ -154,17 +154,20 @@ func TestKeysOfJSON(t *testing.T) {
 		args := append(f.line(d.command, strings.NewReplacer("REV", revision, "SOURCE", configs, "BACKUP", filepath.Join(dir, "backup")).Replace(d.args)), "-o", "json", "--server", server)
 		o := do(t, d.stdin, args...)
 		keys := keysOf(d.prints)
-		var printed any
+		var printed map[string]any
 		if err := json.Unmarshal([]byte(o.Out), &printed); err != nil {
 			t.Errorf("%v prints no JSON: %v: %d %s%s", args, err, o.Code, o.Out, o.Err)
 			continue
+		}
+		if kind, _ := printed["kind"].(string); kind == "" && d.command != "explain" { // which prints a JSON schema
+			t.Errorf("%s does not say which kind of document it prints", d.command)
 		}
 		for _, path := range keysIn(printed) {
 			if !describes(keys, path) {
 				t.Errorf("%s prints the key %s, which %T has not", d.command, path, d.prints)
 			}
 		}
-		if now, ok := printed.(map[string]any)["revision"].(string); ok && d.command == "create" {
+		if now, ok := printed["revision"].(string); ok && d.command == "create" {
 			revision = now
 		}
 		for _, path := range keys {

@@ -14,9 +14,6 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/clitest"
 )
 
-// first returns the zero value of the type of a list's elements.
-func first[T any]([]T) T { return *new(T) }
-
 var (
 	ofObject     = reflect.TypeFor[unstructured.Unstructured]()
 	isJSON       = reflect.TypeFor[json.Marshaler]()

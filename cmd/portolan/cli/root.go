@@ -70,7 +70,8 @@ Istio's API, kept in etcd, served as xDS to Envoy. No Kubernetes.
 
 PORTOLAN_NAMESPACE is the namespace where a command needs one and has no -n. Contexts
 keep servers and namespaces by name: portolan config.
-Scripts can tell by the exit code what happened: portolan help exit-codes.`,
+Scripts can tell by the exit code what happened: portolan help exit-codes.
+NO_COLOR=1 leaves the colours out that a terminal gets.`,
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
 			_, env.command, _ = strings.Cut(c.CommandPath(), " ")
 			env.hidden = hiddenFlags(c)

@@ -13,6 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/discovery/registration"
@@ -28,6 +30,12 @@ type originLabel struct {
 	Key    string `json:"key"`
 	Value  string `json:"value"`
 	Origin string `json:"origin"`
+}
+
+// MachineDescription is what machine describe tells. Its JSON form is an API.
+type MachineDescription struct {
+	metav1.TypeMeta `json:",inline"`
+	machine
 }
 
 func newMachineDescribeCommand(env *environment) *cobra.Command {
@@ -48,7 +56,7 @@ comes from, and what removes the entry.`,
 			case err != nil:
 				return err
 			case output != "table":
-				return cli.WriteDocument(env.Stdout, output, m)
+				return cli.WriteDocument(env.Stdout, output, MachineDescription{metav1.TypeMeta{APIVersion: "portolan.io/v1", Kind: "MachineDescription"}, m})
 			}
 			if err := cli.WriteTable(env.Stdout, m.rows(env.Now())); err != nil {
 				return err

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cache/aggregate"
 	"github.com/portolan-mesh/portolan/cache/beside"
@@ -28,6 +30,8 @@ const SourcesPath = "/apis/portolan.io/v1/sources"
 // SourceList is the answer of SourcesPath: the sources in the order of their priority, then
 // the endpoint files.
 type SourceList struct {
+	metav1.TypeMeta `json:",inline"`
+
 	Items []SourceStatus `json:"items"`
 }
 
@@ -150,7 +154,7 @@ func (s *server) sourceStatuses() any {
 		}
 		all = []aggregate.Status{only}
 	}
-	out := SourceList{Items: []SourceStatus{}}
+	out := SourceList{TypeMeta: storeShape("SourceList"), Items: []SourceStatus{}}
 	for i := range all {
 		out.Items = append(out.Items, s.sourceStatus(&all[i]))
 	}

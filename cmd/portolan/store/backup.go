@@ -15,6 +15,8 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
@@ -254,6 +256,12 @@ type readerFunc func([]byte) (int, error)
 // Read implements io.Reader.
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
+// Inspection is what store inspect tells. Its JSON form is an API.
+type Inspection struct {
+	metav1.TypeMeta `json:",inline"`
+	*backup.Summary
+}
+
 func newStoreInspectCommand(env *environment) *cobra.Command {
 	output := ""
 	c := &cobra.Command{
@@ -271,7 +279,7 @@ a backup without keys.`,
 				return exit.With(exit.Data, err)
 			}
 			if output != "" {
-				return cli.WriteDocument(env.Stdout, output, summary)
+				return cli.WriteDocument(env.Stdout, output, Inspection{metav1.TypeMeta{APIVersion: "portolan.io/v1", Kind: "BackupInspection"}, summary})
 			}
 			return writeSummary(env.Stdout, summary)
 		},
