@@ -50,7 +50,7 @@ func TestCompletion(t *testing.T) {
 		"label se x ":                  "z\n" + names,
 		"annotate se -n edge ":         "far\n" + names,
 		"patch se/edge/":               "se/edge/far\n" + names,
-		"patch se/x --type ":           "merge\njson\n" + names,
+		"patch se/x --type ":           "merge\njson\nstrategic\n" + names,
 		"edit -n ":                     "default\nedge\n" + names,
 		"wait se/x --for ":             "condition=\njsonpath=\ncreate\ndelete\n" + pieces,
 		"get se -n ":                   "default\nedge\n" + names,
