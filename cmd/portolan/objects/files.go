@@ -84,6 +84,9 @@ func (f *Files) Register(c *cobra.Command) {
 	f.flags.register(c, "take as if they were applied")
 }
 
+// Namespace returns the value of -n, empty if it was not given.
+func (f *Files) Namespace() string { return f.flags.namespace }
+
 // Operations returns the operations that would apply the objects of the files; none without -f.
 func (f *Files) Operations(ctx context.Context, line *cli.Environment) ([]batch.Operation, error) {
 	_, operations, err := f.flags.asIfApplied(ctx, &environment{line}, "asked about")

@@ -33,3 +33,23 @@ func completeProxies(env *environment) cobra.CompletionFunc {
 		return out, cobra.ShellCompDirectiveNoFileComp
 	}
 }
+
+// completeHosts offers the hosts of the mesh, for one argument.
+func completeHosts(env *environment) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, _ string) (out []cobra.Completion, _ cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		env.Offer(c.Context(), func(ctx context.Context, c *client.Client) error {
+			var list admin.ServiceNames
+			if err := c.JSON(ctx, admin.ServicesPath, &list); err != nil {
+				return err
+			}
+			for _, s := range list.Items {
+				out = append(out, cobra.CompletionWithDesc(s.Hostname, "of namespace "+s.Namespace))
+			}
+			return nil
+		})
+		return out, cobra.ShellCompDirectiveNoFileComp
+	}
+}

@@ -220,6 +220,7 @@ func (s *server) addAPI() (err error) {
 	s.api.View(admin.ReferencesPath, admin.ServeReferences(s.xds))
 	s.api.Ask(explain.Path, explain.Serve(s.xds, catalogue.Types(), admin.Elsewhere{View: view}))
 	s.api.Ask(explain.CheckPath, explain.Check(s.xds, catalogue.Types(), admin.Elsewhere{View: view}))
+	s.api.Ask(explain.ResolvePath, explain.Resolve(s.xds, catalogue.Types(), admin.Elsewhere{View: view}))
 	s.api.Get(admin.ProxyConfigPath, admin.ServeProxyConfig(s.xds, view, view.ID))
 	s.api.View(admin.ProxyLogPath, admin.ServeProxyLog(s.xds, view, view.ID))
 	maintenance.Disconnect(s.api, admin.Disconnect(s.xds, view, view.ID, s.configs))
