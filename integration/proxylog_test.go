@@ -15,11 +15,11 @@ func TestProxyLogAndDisconnect(t *testing.T) {
 	t.Parallel()
 	etcd, x := startEtcd(t), newShop(t)
 	one, two := startServer(t, serverOptions{etcd: etcd}), startServer(t, serverOptions{etcd: etcd})
-	root := strings.TrimSpace(one.must("", "user", "create", "root", "--role", "admin"))
-	ed := strings.TrimSpace(one.must("", "user", "create", "ed", "--role", "editor", "-n", "shop"))
 	revision := one.apply(x.all(100, 0))
 	two.startEnvoy(envoyOptions{kind: "router", name: "edge", labels: "app=edge", variant: protocol.Delta})
 	two.awaitSynced(revision, "edge")
+	root := strings.TrimSpace(one.must("", "user", "create", "root", "--role", "admin"))
+	ed := strings.TrimSpace(one.must("", "user", "create", "ed", "--role", "editor", "-n", "shop", "--token", root))
 	for name, s := range map[string]*server{"one": one, "two": two} {
 		eventually(t, name+" has the log", func() error {
 			out := s.try("", "proxy", "log", "edge", "--token", root)
@@ -43,6 +43,5 @@ func TestProxyLogAndDisconnect(t *testing.T) {
 		}
 		return nil
 	})
-	two.awaitSynced(revision, "edge")
 	expectOutcome(t, "audit", one.try("", "audit", "--limit", "5", "--token", root), 0, "root", "proxy/shop/edge.shop disconnected", "to try it")
 }

@@ -24,7 +24,7 @@ import (
 
 // ResolvePath is the path of a Resolution. Its parameters are host, the name that is asked, and from
 // (a proxy, as of Path) or namespace (of a sidecar as it would be there), and server.
-const ResolvePath = "/apis/portolan.io/v1/dns"
+const ResolvePath = Path + "/dns"
 
 // Resolution is what the name server beside a proxy answers for a name. Its JSON form is an API.
 type Resolution struct {

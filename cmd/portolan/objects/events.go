@@ -48,6 +48,7 @@ Who changed what is in portolan audit, and how an object is now in portolan desc
 	}
 	o.registerShow(c, "events")
 	c.Flags().StringVar(&about, "for", "", "only events of this object, as KIND/NAME")
+	_ = c.RegisterFlagCompletionFunc("for", completeObjects(env))
 	return c
 }
 

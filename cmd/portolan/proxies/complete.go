@@ -7,6 +7,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
+	"github.com/portolan-mesh/portolan/cmd/portolan/serve"
 	"github.com/portolan-mesh/portolan/xds/admin"
 )
 
@@ -34,19 +35,26 @@ func completeProxies(env *environment) cobra.CompletionFunc {
 	}
 }
 
-// completeHosts offers the hosts of the mesh, for one argument.
-func completeHosts(env *environment) cobra.CompletionFunc {
+// completeProxyFlag is completeProxies for a flag of a command with arguments.
+func completeProxyFlag(env *environment) cobra.CompletionFunc {
+	return func(c *cobra.Command, _ []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return completeProxies(env)(c, nil, word)
+	}
+}
+
+// completeSources offers the names of the sources of configuration.
+func completeSources(env *environment) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, _ string) (out []cobra.Completion, _ cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		env.Offer(c.Context(), func(ctx context.Context, c *client.Client) error {
-			var list admin.ServiceNames
-			if err := c.JSON(ctx, admin.ServicesPath, &list); err != nil {
+			var list serve.SourceList
+			if err := c.JSON(ctx, serve.SourcesPath, &list); err != nil {
 				return err
 			}
-			for _, s := range list.Items {
-				out = append(out, cobra.CompletionWithDesc(s.Hostname, "of namespace "+s.Namespace))
+			for i := range list.Items {
+				out = append(out, list.Items[i].Name)
 			}
 			return nil
 		})

@@ -40,7 +40,7 @@ With -f the answer is as if the objects of these files were applied.`,
 		Example: `  portolan dns resolve reviews.shop --from shop/vm-12
   portolan dns resolve reviews -n shop
   portolan dns resolve www.example.com -n shop -f new.yaml`,
-		Args: cobra.ExactArgs(1), ValidArgsFunction: completeHosts(env),
+		Args: cobra.ExactArgs(1), ValidArgsFunction: cli.CompleteHosts(env.Environment),
 		RunE: func(c *cobra.Command, args []string) error {
 			query := url.Values{"host": {args[0]}}
 			switch {
@@ -74,7 +74,7 @@ With -f the answer is as if the objects of these files were applied.`,
 	c.Flags().StringVar(&from, "from", "", "sidecar whose machine asks")
 	files.Register(c)
 	cli.RegisterOutput(c, &output, "", "json", "yaml")
-	_ = c.RegisterFlagCompletionFunc("from", completeProxies(env))
+	_ = c.RegisterFlagCompletionFunc("from", completeProxyFlag(env))
 	return c
 }
 
