@@ -49,7 +49,7 @@ func TestExamplesOfVerbsRun(t *testing.T) {
 	editors(t, "s/app: reviews/app: others/")
 	var out bytes.Buffer
 	root := cli.NewRootCommand(&cli.Environment{Stdout: &out, Stderr: &out, Schemas: schema.Pilot()}, cli.Program(line))
-	for _, name := range []string{"edit", "label", "annotate", "patch", "create", "replace", "get", "delete", "apply"} {
+	for _, name := range []string{"edit", "label", "annotate", "patch", "create", "replace", "get", "delete", "apply", "events"} {
 		c, _, err := root.Find([]string{name})
 		if err != nil {
 			t.Fatal(err)
