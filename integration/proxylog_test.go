@@ -16,32 +16,38 @@ func TestProxyLogAndDisconnect(t *testing.T) {
 	etcd, x := startEtcd(t), newShop(t)
 	one, two := startServer(t, serverOptions{etcd: etcd}), startServer(t, serverOptions{etcd: etcd})
 	revision := one.apply(x.all(100, 0))
-	two.startEnvoy(envoyOptions{kind: "router", name: "edge", labels: "app=edge", variant: protocol.Delta})
-	two.awaitSynced(revision, "edge")
+	two.startEnvoy(envoyOptions{kind: "sidecar", name: "client", labels: "app=client", ip: "10.0.0.2", variant: protocol.Delta})
+	two.awaitSynced(revision, "client")
 	root := strings.TrimSpace(one.must("", "user", "create", "root", "--role", "admin"))
 	ed := strings.TrimSpace(one.must("", "user", "create", "ed", "--role", "editor", "-n", "shop", "--token", root))
-	for name, s := range map[string]*server{"one": one, "two": two} {
-		eventually(t, name+" has the log", func() error {
-			out := s.try("", "proxy", "log", "edge", "--token", root)
-			for _, want := range []string{"connected     delta, from", "CDS    requested", "LDS    sent          ", "RDS    acknowledged  after "} {
+	says := func(s *server, words []string, args ...string) {
+		t.Helper()
+		eventually(t, strings.Join(args, " "), func() error {
+			out := s.try("", args...)
+			for _, want := range words {
 				if out.code != 0 || !strings.Contains(out.stdout, want) {
 					return fmt.Errorf("no %q in %+v", want, out)
 				}
 			}
 			return nil
 		})
-		expectOutcome(t, name+": top", s.try("", "proxy", "top", "--sort-by", "pushes", "--token", root), 0, "PUSHES", "edge.shop")
 	}
-	expectOutcome(t, "ed may look", one.try("", "proxy", "log", "edge", "-n", "shop", "--tail", "1", "--token", ed), 0, "Z  ")
-	expectOutcome(t, "ed may not end it", two.try("", "proxy", "disconnect", "edge", "-n", "shop", "--token", ed), 77, "may not")
-	expectOutcome(t, "root may", one.try("", "proxy", "disconnect", "edge", "-m", "to try it", "--token", root), 0, "edge.shop: 1 stream ended on server ")
+	for _, s := range []*server{one, two} {
+		says(s, []string{"connected     delta, from", "CDS    requested", "CDS    sent          ", "CDS    acknowledged  after "}, "proxy", "log", "client", "--token", root)
+		says(s, []string{"PUSHES", "client.shop"}, "proxy", "top", "--sort-by", "pushes", "--token", root)
+	}
+	says(one, []string{"acknowledged"}, "proxy", "log", "client", "-n", "shop", "--tail", "3", "--token", ed)
+	if out := two.try("", "proxy", "disconnect", "client", "-n", "shop", "--token", ed); out.code != 77 || !strings.Contains(out.stderr, `user "ed" may not `) {
+		t.Errorf("ed ends it: %+v", out)
+	}
+	expectOutcome(t, "root ends it", one.try("", "proxy", "disconnect", "client", "-m", "to try it", "--token", root), 0, "client.shop: 1 stream ended on server ")
 	eventually(t, "the Envoy connects anew", func() error {
-		out := one.try("", "proxy", "log", "edge", "--token", root)
-		last := out.stdout[strings.LastIndex(out.stdout, " ended ")+1:]
-		if out.code != 0 || !strings.Contains(last, "somebody who may administer the mesh has ended this stream") || !strings.Contains(last, "connected     delta") {
+		out := one.try("", "proxy", "log", "client", "--token", root)
+		_, after, ended := strings.Cut(out.stdout, "somebody who may administer the mesh has ended this stream")
+		if out.code != 0 || !ended || !strings.Contains(after, "connected     delta") || !strings.Contains(after, "acknowledged") {
 			return fmt.Errorf("%+v", out)
 		}
 		return nil
 	})
-	expectOutcome(t, "audit", one.try("", "audit", "--limit", "5", "--token", root), 0, "root", "proxy/shop/edge.shop disconnected", "to try it")
+	expectOutcome(t, "audit", one.try("", "audit", "--limit", "5", "--token", root), 0, "root", "proxy/shop/client.shop disconnected", "to try it")
 }
