@@ -36,7 +36,7 @@ func TestProxyLogAndDisconnect(t *testing.T) {
 		says(s, []string{"connected     delta, from", "CDS    requested", "CDS    sent          ", "CDS    acknowledged  after "}, "proxy", "log", "client", "--token", root)
 		says(s, []string{"PUSHES", "client.shop"}, "proxy", "top", "--sort-by", "pushes", "--token", root)
 	}
-	says(one, []string{"acknowledged"}, "proxy", "log", "client", "-n", "shop", "--tail", "3", "--token", ed)
+	says(one, []string{"Z  "}, "proxy", "log", "client", "-n", "shop", "--tail", "3", "--token", ed)
 	if out := two.try("", "proxy", "disconnect", "client", "-n", "shop", "--token", ed); out.code != 77 || !strings.Contains(out.stderr, `user "ed" may not `) {
 		t.Errorf("ed ends it: %+v", out)
 	}
