@@ -44,7 +44,7 @@ func TestProxyLogAndDisconnect(t *testing.T) {
 	eventually(t, "the Envoy connects anew", func() error {
 		out := one.try("", "proxy", "log", "client", "--token", root)
 		_, after, ended := strings.Cut(out.stdout, "somebody who may administer the mesh has ended this stream")
-		if out.code != 0 || !ended || !strings.Contains(after, "connected     delta") || !strings.Contains(after, "acknowledged") {
+		if out.code != 0 || !ended || !strings.Contains(after, "connected     delta") || !strings.Contains(after, "CDS    requested") {
 			return fmt.Errorf("%+v", out)
 		}
 		return nil

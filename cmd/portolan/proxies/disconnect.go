@@ -20,8 +20,8 @@ func newProxyDisconnectCommand(env *environment) *cobra.Command {
 		Use:   "disconnect NODE",
 		Short: "End the streams of a proxy, so that it connects anew",
 		Long: `End the streams of a proxy, and the connections that they are on. The proxy connects
-anew, to this server or another, and is told everything again; what it has stays in
-force meanwhile, and no request is lost. It is for who may administer the mesh, as
+anew, to this server or another, says what it has, and is sent what differs. What it has
+stays in force meanwhile, and no request is lost. It is for who may administer the mesh, as
 portolan store compact is, and portolan audit shows who has done it.` + nodeHelp,
 		Example: `  portolan proxy disconnect vm-12
   portolan proxy disconnect vm-12 -n shop -m "to another server"`,
