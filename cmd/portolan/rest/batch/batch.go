@@ -66,7 +66,7 @@ type Batch struct {
 	// FieldManager is the name of who applies. It is the parameter fieldManager of the URL; empty
 	// is the program.
 	FieldManager string      `json:"-"`
-	Operations []Operation `json:"operations"`
+	Operations   []Operation `json:"operations"`
 }
 
 // New returns a batch of operations.
