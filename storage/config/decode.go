@@ -11,6 +11,8 @@ import (
 
 	"github.com/hashicorp/go-multierror"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/portolan-mesh/portolan/storage/cores"
 )
 
 // Type tells Decode about a kind.
@@ -39,6 +41,23 @@ type Document struct {
 	// Item is the object's place in a document that is a List, as in "items[3]"; else
 	// empty.
 	Item string
+
+	spec json.RawMessage // the spec as it was read, if it is a message
+}
+
+// JSON writes the object as ToJSON does, its spec as the document has it. Nothing else may have
+// changed the spec since.
+func (d Document) JSON() ([]byte, error) {
+	if d.spec == nil || d.Config.Status != nil {
+		return ToJSON(d.Config, "")
+	}
+	text, err := encoded(document{APIVersion: d.Config.APIVersion(), Kind: d.Config.Kind, Metadata: metadataOf(d.Config)})
+	if err != nil {
+		return nil, fmt.Errorf("encode %s: %w", d.Config.Key(), err)
+	}
+	out := make([]byte, 0, len(text)+len(d.spec)+len(`,"spec":`))
+	out = append(append(out, text[:len(text)-1]...), `,"spec":`...)
+	return append(append(out, d.spec...), '}'), nil
 }
 
 // Fault returns the error of one field of the document's object, in the format of Decode.
@@ -115,26 +134,63 @@ func (d *decoder) decode(data []byte) ([]Document, error) {
 		d.add(Document{Source: d.source}.Fault("", err.Error()))
 		return nil, d.errors.ErrorOrNil()
 	}
+	chunks := split(data)
+	read := make([]reading, len(chunks))
+	cores.Each(len(chunks), func(i int) { read[i] = d.read(chunks[i]) })
 	index := 0
-	for _, c := range split(data) {
-		raw, err := c.toJSON()
-		if err == nil && isNull(raw) {
+	for i, r := range read {
+		if r.err == nil && isNull(r.raw) {
 			continue
 		}
 		index++
-		at := Document{Source: d.source, Index: index, Line: c.line}
+		at := Document{Source: d.source, Index: index, Line: chunks[i].line}
 		d.begin()
 		if d.full() {
 			d.add(at.Fault("", moreFaults))
 			break
 		}
-		if err != nil {
-			d.add(at.Fault("", err.Error()))
-			continue
+		switch {
+		case r.err != nil:
+			d.add(at.Fault("", r.err.Error()))
+		case r.one != nil:
+			d.object(at, r.one)
+		default:
+			d.list(at, r.raw)
 		}
-		d.document(at, raw)
 	}
 	return d.documents, d.errors.ErrorOrNil()
+}
+
+// reading is what was read of one chunk: an object, or a List as JSON.
+type reading struct {
+	raw json.RawMessage
+	err error
+	one *object
+}
+
+func (d *decoder) read(c chunk) (out reading) {
+	if out.raw, out.err = c.toJSON(); out.err == nil && !isNull(out.raw) && !isList(out.raw) {
+		out.one = d.readObject(out.raw)
+	}
+	return out
+}
+
+// isList says whether a document is a List of objects.
+func isList(raw json.RawMessage) bool {
+	if !bytes.Contains(raw, []byte(`List"`)) { // of the kind
+		return false
+	}
+	var list struct {
+		Kind  string            `json:"kind"`
+		Items []json.RawMessage `json:"items"`
+	}
+	return json.Unmarshal(raw, &list) == nil && strings.HasSuffix(list.Kind, "List")
+}
+
+func (d *decoder) readObject(raw json.RawMessage) *object {
+	o := &object{keepServerFields: d.keepServerFields}
+	o.decode(raw, d.resolve)
+	return o
 }
 
 // DecodeMessage reads one YAML or JSON document into an empty message that is no
@@ -170,14 +226,14 @@ func FromJSON(data []byte, resolve Resolver) (*Config, error) {
 	}
 	o := object{keepServerFields: true}
 	o.duplicates(data)
-	c := o.decode(data, resolve)
+	o.decode(data, resolve)
 	for _, f := range o.faults {
 		errors = multierror.Append(errors, &DecodeError{Object: o.name(), Field: f.field, Message: f.message, Refused: f.refused})
 	}
 	if err := errors.ErrorOrNil(); err != nil {
 		return nil, err
 	}
-	return c, nil
+	return o.config, nil
 }
 
 type decoder struct {
@@ -204,21 +260,17 @@ func (d *decoder) begin() {
 
 var listFields = []string{"apiVersion", "kind", "metadata", "items"}
 
-// document decodes one object or a List of objects.
-func (d *decoder) document(at Document, raw json.RawMessage) {
-	var list struct {
-		Kind  string            `json:"kind"`
-		Items []json.RawMessage `json:"items"`
-	}
-	if json.Unmarshal(raw, &list) != nil || !strings.HasSuffix(list.Kind, "List") {
-		d.object(at, raw)
-		return
-	}
+// list adds the objects of a List.
+func (d *decoder) list(at Document, raw json.RawMessage) {
 	var members map[string]json.RawMessage
+	var items []json.RawMessage
 	if err := json.Unmarshal(raw, &members); err != nil {
 		d.add(at.Fault("", err.Error()))
 		return
 	}
+	_ = json.Unmarshal(members["items"], &items) // isList has read it
+	read := make([]*object, len(items))
+	cores.Each(len(items), func(i int) { read[i] = d.readObject(items[i]) })
 	for _, name := range sortedKeys(members) {
 		if !slices.Contains(listFields, name) {
 			if d.full() {
@@ -228,20 +280,20 @@ func (d *decoder) document(at Document, raw json.RawMessage) {
 			d.add(at.Fault(short(name), unknownField(name, listFields)))
 		}
 	}
-	for i, item := range list.Items {
+	for i, o := range read {
 		at.Item = fmt.Sprintf("items[%d]", i)
 		d.begin()
 		if d.full() {
 			d.add(at.Fault("", moreFaults))
 			return
 		}
-		d.object(at, item)
+		d.object(at, o)
 	}
 }
 
-func (d *decoder) object(at Document, raw json.RawMessage) {
-	o := object{keepServerFields: d.keepServerFields}
-	at.Config = o.decode(raw, d.resolve)
+// object adds an object, or its faults.
+func (d *decoder) object(at Document, o *object) {
+	at.Config, at.spec = o.config, o.spec
 	if len(o.faults) == 0 {
 		d.documents = append(d.documents, at)
 		return

@@ -70,6 +70,9 @@ type object struct {
 
 	kind, namespace, objectName string // for the object's name in errors
 	faults                      []fault
+
+	config *Config
+	spec   json.RawMessage // see Document
 }
 
 // fail reports a field that cannot be read.
@@ -112,17 +115,18 @@ func (o *object) name() string {
 	return k.String()
 }
 
-// decode may be called only where no fault was found.
-func (o *object) decode(raw json.RawMessage, resolve Resolver) *Config {
+// decode sets config. It does so only where no fault was found before.
+func (o *object) decode(raw json.RawMessage, resolve Resolver) {
 	members := o.members("", raw)
 	if members == nil {
-		return nil
+		return
 	}
 	if members["apiVersion"] == nil && members["kind"] == nil {
 		o.fail("", "is no object: it has neither apiVersion nor kind, such as networking.istio.io/v1 and VirtualService")
-		return nil
+		return
 	}
 	c := &Config{}
+	o.config = c
 	apiVersion := o.text("apiVersion", members["apiVersion"])
 	o.kind = o.text("kind", members["kind"])
 	o.meta(c, members["metadata"])
@@ -136,7 +140,6 @@ func (o *object) decode(raw json.RawMessage, resolve Resolver) *Config {
 	default:
 		o.typed(c, apiVersion, raw, members, resolve)
 	}
-	return c
 }
 
 // outside reports unknown fields at the top level of a document whose spec stands under
@@ -167,6 +170,9 @@ func (o *object) typed(c *Config, apiVersion string, raw json.RawMessage, member
 	}
 	c.GroupVersionKind = t.GroupVersionKind
 	c.Spec = t.Codec.decode(o, spec)
+	if _, ok := c.Spec.(proto.Message); ok && len(spec) > 0 && !isNull(spec) {
+		o.spec = spec
+	}
 	if status := members["status"]; o.keepServerFields && len(status) > 0 && !isNull(status) {
 		c.Status = &metav1alpha1.IstioStatus{}
 		if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(status, c.Status); err != nil {

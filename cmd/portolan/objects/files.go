@@ -18,6 +18,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/help"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/cores"
 )
 
 // extensions lists the extensions of the files that are read in a directory.
@@ -120,7 +121,7 @@ func (f *fileFlags) read(ctx context.Context, env *environment) (*manifest, erro
 		}
 	}
 	decode := f.decoder()
-	onAllCores(len(all), func(i int) {
+	cores.Each(len(all), func(i int) {
 		if all[i].file != "" {
 			all[i].decode(ctx, env, decode)
 		}

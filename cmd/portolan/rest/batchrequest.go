@@ -11,7 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
+	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/refusal"
+	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
 // maxOperations bounds the operations of a batch that are read. Stores have lower
@@ -50,6 +52,27 @@ type request struct {
 	Strict          string     `json:"strict"`
 	Force           bool       `json:"force"`
 	Operations      operations `json:"operations"`
+}
+
+// reading is what was read of the object of an operation.
+type reading struct {
+	object   *config.Config
+	err      error // why it cannot be read
+	warnings []schema.Warning
+	faults   error // of the object, if it can be read
+}
+
+// readOperation reads the object of an operation, and judges it by its schema.
+func (s *Server) readOperation(in batch.Operation) (out reading) {
+	if _, known := verbs[in.Verb]; !known || in.Verb == batch.Delete || len(in.Object) == 0 {
+		return reading{}
+	}
+	if out.object, out.err = s.decode(in.Object, false); out.err != nil {
+		return out
+	}
+	out.object.UID = ""
+	out.warnings, out.faults = s.schemas.Kind(out.object.GroupVersionKind).Validate(out.object)
+	return out
 }
 
 func (s *Server) readBatch(c *call) (*request, error) {
