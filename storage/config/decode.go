@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -262,13 +263,8 @@ var listFields = []string{"apiVersion", "kind", "metadata", "items"}
 
 // list adds the objects of a List.
 func (d *decoder) list(at Document, raw json.RawMessage) {
-	var members map[string]json.RawMessage
-	var items []json.RawMessage
-	if err := json.Unmarshal(raw, &members); err != nil {
-		d.add(at.Fault("", err.Error()))
-		return
-	}
-	_ = json.Unmarshal(members["items"], &items) // isList has read it
+	members := maps.Collect(Members(raw))
+	items, _ := Elements(members["items"])
 	read := make([]*object, len(items))
 	cores.Each(len(items), func(i int) { read[i] = d.readObject(items[i]) })
 	for _, name := range sortedKeys(members) {

@@ -256,11 +256,11 @@ func (o *object) serverField(c *Config, name string, raw json.RawMessage) {
 // members returns the members of a mapping; anything else is a fault, and nil. known are
 // the fields that the mapping may have; empty if they are not known.
 func (o *object) members(field string, raw json.RawMessage, known ...string) map[string]json.RawMessage {
-	var members map[string]json.RawMessage
-	if json.Unmarshal(raw, &members) != nil || members == nil {
+	if _, isMapping := inside(raw, '{'); !isMapping {
 		o.fail(field, "must be a mapping, is %s%s", o.shortened(raw), o.withFields(known, raw))
+		return nil
 	}
-	return members
+	return maps.Collect(Members(raw))
 }
 
 // maxFields is how many fields of a mapping an error names.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/cores"
 	"github.com/portolan-mesh/portolan/storage/refusal"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
@@ -27,22 +28,42 @@ type operations []batch.Operation
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (o *operations) UnmarshalJSON(text []byte) error {
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if first, err := decoder.Token(); err != nil || first != json.Delim('[') {
-		return errors.Join(err, errors.New("operations: must be a list"))
+	elements, isList := config.Elements(bytes.Clone(text))
+	switch {
+	case !isList:
+		return errors.New("operations: must be a list")
+	case len(elements) > maxOperations:
+		return errTooMany
 	}
-	for decoder.More() {
-		if len(*o) == maxOperations {
-			return errTooMany
+	*o = make(operations, len(elements))
+	errs := make([]error, len(elements))
+	cores.Each(len(elements), func(i int) { (*o)[i], errs[i] = operationOf(elements[i]) })
+	for i, err := range errs {
+		if err != nil {
+			return fmt.Errorf("%s: %w", batch.Field(i, ""), err)
 		}
-		var operation batch.Operation
-		if err := decoder.Decode(&operation); err != nil {
-			return fmt.Errorf("%s: %w", batch.Field(len(*o), ""), err)
-		}
-		*o = append(*o, operation)
 	}
 	return nil
+}
+
+// operationOf reads an operation. One with no more than a verb and an object, as most are, is
+// split and not copied.
+func operationOf(text json.RawMessage) (out batch.Operation, err error) {
+	for name, value := range config.Members(text) {
+		switch {
+		case name == "object":
+			out.Object = value
+			continue
+		case name == "verb" && json.Unmarshal(value, &out.Verb) == nil:
+			continue
+		}
+		out = batch.Operation{}
+		return out, decodeStrict(text, &out)
+	}
+	if out.Object == nil {
+		return out, decodeStrict(text, &out)
+	}
+	return out, nil
 }
 
 // request is a batch.Batch as it is read.
