@@ -118,14 +118,17 @@ func scalarJSON(n *yamlv3.Node) (string, bool) {
 	return string(text), err == nil
 }
 
-// isWord says whether an unquoted scalar is text, whatever follows its first letter, or an address
-// of IPv4.
+// isWord says whether an unquoted scalar is sure to be text: a word, a path or an address of IPv4.
 func isWord(value string) bool {
 	if value == "" {
 		return false
 	}
-	if c := value[0]; c == '/' || c == '_' || letter(c) && strings.IndexByte("yYnNtTfFoO", c) < 0 {
+	switch c := value[0]; {
+	case c == '/' || c == '_':
 		return true
+	case letter(c):
+		word := strings.ToLower(value)
+		return !booleans[word] && word != "null"
 	}
 	return strings.Count(value, ".") > 1 && strings.Trim(value, "0123456789.") == "" && value[0] != '.'
 }
