@@ -43,7 +43,8 @@ type Document struct {
 	// empty.
 	Item string
 
-	spec json.RawMessage // the spec as it was read, if it is a message
+	spec   json.RawMessage // the spec as it was read, if it is a message
+	unread Codec           // that of a spec that is not decoded
 }
 
 // JSON writes the object as ToJSON does, its spec as the document has it. Nothing else may have
@@ -122,6 +123,45 @@ func DecodeExported(source string, data []byte, resolve Resolver) ([]Document, e
 	return d.decode(data)
 }
 
+// DecodeLater is Decode, but leaves specs of messages undecoded, for ReadSpecs. Whoever only sends
+// the objects elsewhere (Document.JSON) needs no more.
+func DecodeLater(source string, data []byte, resolve Resolver) ([]Document, error) {
+	d := decoder{source: source, resolve: resolve, later: true}
+	return d.decode(data)
+}
+
+// ReadSpecs decodes the specs that DecodeLater has left. Documents and error are those of Decode.
+func ReadSpecs(documents []Document) ([]Document, error) {
+	read := make([]*object, len(documents))
+	cores.Each(len(documents), func(i int) { read[i] = documents[i].readSpec() })
+	var sound []Document
+	var faults *multierror.Error
+	for from := 0; from < len(documents); {
+		d := decoder{source: documents[from].Source}
+		for ; from < len(documents) && documents[from].Source == d.source; from++ {
+			if d.full() {
+				d.add(documents[from].Fault("", moreFaults))
+				break
+			}
+			d.object(documents[from], read[from])
+		}
+		for from < len(documents) && documents[from].Source == d.source {
+			from++
+		}
+		sound = append(sound, d.documents...)
+		faults = multierror.Append(faults, d.errors.WrappedErrors()...)
+	}
+	return sound, faults.ErrorOrNil()
+}
+
+func (d Document) readSpec() *object {
+	o := &object{config: d.Config, spec: d.spec, kind: d.Config.Kind, namespace: d.Config.Namespace, objectName: d.Config.Name}
+	if d.unread != nil {
+		d.Config.Spec = d.unread.decode(o, d.spec)
+	}
+	return o
+}
+
 // DecodeEach is DecodeExported for a file whose documents do not depend on each other. It
 // bounds the errors of each object, not of the file, so that it returns sound documents
 // also after many faulty ones.
@@ -189,7 +229,7 @@ func isList(raw json.RawMessage) bool {
 }
 
 func (d *decoder) readObject(raw json.RawMessage) *object {
-	o := &object{keepServerFields: d.keepServerFields}
+	o := &object{keepServerFields: d.keepServerFields, later: d.later}
 	o.decode(raw, d.resolve)
 	return o
 }
@@ -241,6 +281,7 @@ type decoder struct {
 	source           string
 	resolve          Resolver
 	keepServerFields bool
+	later            bool
 	each             bool // full counts each object by itself
 	documents        []Document
 	errors           *multierror.Error
@@ -289,7 +330,7 @@ func (d *decoder) list(at Document, raw json.RawMessage) {
 
 // object adds an object, or its faults.
 func (d *decoder) object(at Document, o *object) {
-	at.Config, at.spec = o.config, o.spec
+	at.Config, at.spec, at.unread = o.config, o.spec, o.unread
 	if len(o.faults) == 0 {
 		d.documents = append(d.documents, at)
 		return

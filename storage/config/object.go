@@ -65,6 +65,8 @@ type object struct {
 	// keepServerFields makes decode read the fields that a server sets; else it ignores
 	// them.
 	keepServerFields bool
+	// later leaves a spec that is a message unread if all else is without a fault.
+	later bool
 	// veiled says that no fault may show a value: the spec is Veiled.
 	veiled bool
 
@@ -73,6 +75,7 @@ type object struct {
 
 	config *Config
 	spec   json.RawMessage // see Document
+	unread Codec           // see Document
 }
 
 // fail reports a field that cannot be read.
@@ -169,10 +172,13 @@ func (o *object) typed(c *Config, apiVersion string, raw json.RawMessage, member
 		return
 	}
 	c.GroupVersionKind = t.GroupVersionKind
-	c.Spec = t.Codec.decode(o, spec)
-	if _, ok := c.Spec.(proto.Message); ok && len(spec) > 0 && !isNull(spec) {
-		o.spec = spec
+	if _, isMessage := t.Codec.New().(proto.Message); isMessage && len(spec) > 0 && !isNull(spec) {
+		if o.spec = spec; o.later && len(o.faults) == 0 {
+			o.unread = t.Codec
+			return
+		}
 	}
+	c.Spec = t.Codec.decode(o, spec)
 	if status := members["status"]; o.keepServerFields && len(status) > 0 && !isNull(status) {
 		c.Status = &metav1alpha1.IstioStatus{}
 		if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(status, c.Status); err != nil {

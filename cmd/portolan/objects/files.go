@@ -33,6 +33,8 @@ type fileFlags struct {
 	namespace string
 	// exported is true if fields that only a server sets are read, too.
 	exported bool
+	// later leaves specs undecoded until manifest.readSpecs: the server finds their faults.
+	later bool
 }
 
 func (f *fileFlags) register(c *cobra.Command, verb string) {
@@ -214,8 +216,11 @@ func sourceOf(file string) string {
 
 // decoder returns the function that decodes the objects of one file.
 func (f *fileFlags) decoder() func(string, []byte, config.Resolver) ([]config.Document, error) {
-	if f.exported {
+	switch {
+	case f.exported:
 		return config.DecodeExported
+	case f.later:
+		return config.DecodeLater
 	}
 	return config.Decode
 }

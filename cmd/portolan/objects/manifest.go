@@ -77,6 +77,13 @@ func position(d config.Document) string {
 	return (&config.DecodeError{Source: d.Source, Index: d.Index, Line: d.Line, Item: d.Item}).Error()
 }
 
+// readSpecs decodes the specs that were left for later.
+func (m *manifest) readSpecs() {
+	documents, err := config.ReadSpecs(m.documents)
+	m.documents = documents
+	m.fault(err)
+}
+
 // validate reports the faults that the server would find in the objects.
 func (m *manifest) validate() {
 	warnings, errs := make([][]schema.Warning, len(m.documents)), make([]error, len(m.documents))

@@ -62,32 +62,117 @@ func BenchmarkListOf10000(b *testing.B) {
 // watcher.
 func BenchmarkWatchOf10000(b *testing.B) {
 	s := filled(b)
-	r, err := http.NewRequestWithContext(b.Context(), "GET", s.URL+entries+"?watch=true&resourceVersion=3", nil)
+	next, end := eventsOf(b, s, entries+"?watch=true&resourceVersion="+change(b, s, 0, 0), "application/json")
+	defer end()
+	b.ReportAllocs()
+	for i := 1; b.Loop(); i++ {
+		change(b, s, i%many, i)
+		next()
+	}
+}
+
+// change gives one object the address of a number, and returns its version once the cache has it.
+func change(b *testing.B, s *resttest.Server, i, n int) string {
+	b.Helper()
+	version, err := s.Store.Update(b.Context(), service(i, fmt.Sprintf("10.1.%d.%d", n/250%250, n%250)))
 	if err != nil {
 		b.Fatal(err)
 	}
-	change := func(i int) {
-		if _, err := s.Store.Update(b.Context(), service(i%many, fmt.Sprintf("10.1.%d.%d", i/250%250, i%250))); err != nil {
-			b.Fatal(err)
-		}
+	revision, _ := strconv.ParseInt(version, 10, 64)
+	if _, err := s.Cache.Await(b.Context(), revision); err != nil {
+		b.Fatal(err)
 	}
-	change(0)
+	return version
+}
+
+// eventsOf begins a watch. next waits for its next event.
+func eventsOf(b *testing.B, s *resttest.Server, path, accept string) (next, end func()) {
+	b.Helper()
+	r, err := http.NewRequestWithContext(b.Context(), "GET", s.URL+path, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	r.Header.Set("Accept", accept)
 	response, err := (&http.Client{Timeout: time.Hour, Transport: s.HTTP.Transport}).Do(r)
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer func() { _ = response.Body.Close() }()
-	events := bufio.NewReader(response.Body)
-	read := func() {
+	if response.StatusCode != http.StatusOK {
+		b.Fatal(response.Status)
+	}
+	events := bufio.NewReaderSize(response.Body, 1<<16)
+	next = func() {
 		if _, err := events.ReadSlice('\n'); err != nil {
 			b.Fatal(err)
 		}
 	}
-	read()
+	return next, func() { _ = response.Body.Close() }
+}
+
+// BenchmarkUpdate and BenchmarkServerSideApply change one object among many by a PUT and by a
+// server-side apply, through the API and the store in memory.
+func BenchmarkUpdate(b *testing.B) {
+	s := filled(b)
+	writes(b, s, "PUT", "application/json")
+}
+
+func BenchmarkServerSideApply(b *testing.B) {
+	s := filled(b)
+	writes(b, s, "PATCH", "application/apply-patch+yaml")
+}
+
+func writes(b *testing.B, s *resttest.Server, method, mediaType string) {
 	b.ReportAllocs()
-	for i := 1; b.Loop(); i++ {
-		change(i)
-		read()
+	for i := 0; b.Loop(); i++ {
+		text, err := config.ToJSON(service(0, fmt.Sprintf("10.1.%d.%d", i/250%250, i%250)), "")
+		if err != nil {
+			b.Fatal(err)
+		}
+		a := s.Do(b, method, shopEntries+"/service-00000?fieldManager=bench", string(text), func(r *http.Request) { r.Header.Set("Content-Type", mediaType) })
+		if a.Code != 200 {
+			b.Fatal(a.Code, a.Body)
+		}
+	}
+}
+
+// BenchmarkWatchesOf10000 measures watches of many objects: all of them as the first events, and
+// a change of each, from its write to the watcher.
+func BenchmarkWatchesOf10000(b *testing.B) {
+	for _, form := range []struct{ name, accept string }{{"plain", "application/json"}, {"Table", tableAccept}} {
+		for _, changes := range []bool{false, true} {
+			name := form.name + ", first events"
+			if changes {
+				name = form.name + ", changes"
+			}
+			b.Run(name, func(b *testing.B) {
+				s := filled(b)
+				b.ReportAllocs()
+				for round := 1; b.Loop(); round++ {
+					b.StopTimer()
+					// A new snapshot, so that no text is shared with the watch before.
+					from := change(b, s, 0, round*7)
+					query := "?watch=true&resourceVersion=" + from
+					if !changes {
+						query = "?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=" + from
+					}
+					b.StartTimer()
+					next, end := eventsOf(b, s, entries+query, form.accept)
+					if changes {
+						ops := make([]storage.Op, many)
+						for i := range ops {
+							ops[i] = storage.Op{Verb: storage.Update, Config: service(i, fmt.Sprintf("10.2.%d.%d", round/250%250, round%250))}
+						}
+						if _, _, err := s.Store.Apply(b.Context(), ops); err != nil {
+							b.Fatal(err)
+						}
+					}
+					for range many {
+						next()
+					}
+					end()
+				}
+			})
+		}
 	}
 }
 
@@ -106,14 +191,7 @@ func BenchmarkFormsOf10000(b *testing.B) {
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				b.StopTimer()
-				version, err := s.Store.Update(b.Context(), service(0, fmt.Sprintf("10.1.%d.%d", i/250%250, i%250)))
-				if err != nil {
-					b.Fatal(err)
-				}
-				revision, _ := strconv.ParseInt(version, 10, 64)
-				if _, err := s.Cache.Await(b.Context(), revision); err != nil {
-					b.Fatal(err)
-				}
+				change(b, s, 0, i)
 				b.StartTimer()
 				for query := "?" + form.query; ; {
 					a := s.Do(b, "GET", entries+query, "", accept(form.accept))
