@@ -11,9 +11,13 @@ import (
 
 	networking "istio.io/api/networking/v1alpha3"
 
+	"github.com/portolan-mesh/portolan/cache/cachetest"
+	"github.com/portolan-mesh/portolan/cache/mirror"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/resttest"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
@@ -78,11 +82,17 @@ func change(b *testing.B, s *resttest.Server, i, n int) string {
 	if err != nil {
 		b.Fatal(err)
 	}
+	await(b, s, version)
+	return version
+}
+
+// await waits until the cache has a version.
+func await(b *testing.B, s *resttest.Server, version string) {
+	b.Helper()
 	revision, _ := strconv.ParseInt(version, 10, 64)
 	if _, err := s.Cache.Await(b.Context(), revision); err != nil {
 		b.Fatal(err)
 	}
-	return version
 }
 
 // eventsOf begins a watch. next waits for its next event.
@@ -109,17 +119,40 @@ func eventsOf(b *testing.B, s *resttest.Server, path, accept string) (next, end 
 	return next, func() { _ = response.Body.Close() }
 }
 
-// BenchmarkUpdate and BenchmarkServerSideApply change one object among many by a PUT and by a
-// server-side apply, through the API and the store in memory. An object has managed fields once
-// somebody has applied it server-side.
-func BenchmarkUpdate(b *testing.B) {
-	s := filled(b)
-	b.Run("without managed fields", func(b *testing.B) { writes(b, s, false) })
-	move(b, s, 1, true)
-	b.Run("with managed fields", func(b *testing.B) { writes(b, s, false) })
+// inEtcd starts an API over an etcd with one ServiceEntry.
+func inEtcd(b *testing.B) *resttest.Server {
+	b.Helper()
+	r := cachetest.NewRig(b, mirrored(b, etcdtest.Start(b)))
+	r.Start()
+	s := resttest.Start(b, 0, func(o *rest.Options) { o.Store, o.Cache = r.Store, r.Cache.(*mirror.Cache) })
+	if _, err := r.Store.Create(b.Context(), service(0, "10.0.0.1")); err != nil {
+		b.Fatal(err)
+	}
+	return s
 }
 
-func BenchmarkServerSideApply(b *testing.B) { writes(b, filled(b), true) }
+var backends = []struct {
+	name  string
+	start func(*testing.B) *resttest.Server
+}{{"memory", filled}, {"etcd", inEtcd}}
+
+// BenchmarkUpdate and BenchmarkServerSideApply change one object by a PUT and by a server-side
+// apply, through the API. An object has managed fields once somebody has applied it server-side.
+func BenchmarkUpdate(b *testing.B) {
+	for _, backend := range backends {
+		s := backend.start(b)
+		b.Run(backend.name+", without managed fields", func(b *testing.B) { writes(b, s, false) })
+		move(b, s, 1, true)
+		b.Run(backend.name+", with managed fields", func(b *testing.B) { writes(b, s, false) })
+	}
+}
+
+func BenchmarkServerSideApply(b *testing.B) {
+	for _, backend := range backends {
+		s := backend.start(b)
+		b.Run(backend.name, func(b *testing.B) { writes(b, s, true) })
+	}
+}
 
 func writes(b *testing.B, s *resttest.Server, apply bool) {
 	b.ReportAllocs()
@@ -146,10 +179,14 @@ func move(b *testing.B, s *resttest.Server, n int, apply bool) {
 }
 
 // BenchmarkWatchesOf10000 measures watches of many objects: all of them as the first events, and
-// a change of each, from its write to the watcher.
+// a change of each, from their write as one batch to the watcher. Without a watch there is that
+// write alone.
 func BenchmarkWatchesOf10000(b *testing.B) {
-	for _, form := range []struct{ name, accept string }{{"plain", "application/json"}, {"Table", tableAccept}} {
+	for _, form := range []struct{ name, accept string }{{"plain", "application/json"}, {"Table", tableAccept}, {"none", ""}} {
 		for _, changes := range []bool{false, true} {
+			if !changes && form.accept == "" {
+				continue
+			}
 			name := form.name + ", first events"
 			if changes {
 				name = form.name + ", changes"
@@ -166,15 +203,20 @@ func BenchmarkWatchesOf10000(b *testing.B) {
 						query = "?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=" + from
 					}
 					b.StartTimer()
-					next, end := eventsOf(b, s, entries+query, form.accept)
+					next, end := func() {}, func() {}
+					if form.accept != "" {
+						next, end = eventsOf(b, s, entries+query, form.accept)
+					}
 					if changes {
 						ops := make([]storage.Op, many)
 						for i := range ops {
 							ops[i] = storage.Op{Verb: storage.Update, Config: service(i, fmt.Sprintf("10.2.%d.%d", round/250%250, round%250))}
 						}
-						if _, _, err := s.Store.Apply(b.Context(), ops); err != nil {
+						version, _, err := s.Store.Apply(b.Context(), ops)
+						if err != nil {
 							b.Fatal(err)
 						}
+						await(b, s, version)
 					}
 					for range many {
 						next()
