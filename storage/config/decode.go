@@ -47,21 +47,6 @@ type Document struct {
 	unread Codec           // that of a spec that is not decoded
 }
 
-// JSON writes the object as ToJSON does, its spec as the document has it. Nothing else may have
-// changed the spec since.
-func (d Document) JSON() ([]byte, error) {
-	if d.spec == nil || d.Config.Status != nil {
-		return ToJSON(d.Config, "")
-	}
-	text, err := encoded(document{APIVersion: d.Config.APIVersion(), Kind: d.Config.Kind, Metadata: metadataOf(d.Config)})
-	if err != nil {
-		return nil, fmt.Errorf("encode %s: %w", d.Config.Key(), err)
-	}
-	out := make([]byte, 0, len(text)+len(d.spec)+len(`,"spec":`))
-	out = append(append(out, text[:len(text)-1]...), `,"spec":`...)
-	return append(append(out, d.spec...), '}'), nil
-}
-
 // Fault returns the error of one field of the document's object, in the format of Decode.
 func (d Document) Fault(field, message string) *DecodeError {
 	e := &DecodeError{Source: d.Source, Index: d.Index, Line: d.Line, Item: d.Item, Field: field, Message: message}
@@ -121,45 +106,6 @@ func Decode(source string, data []byte, resolve Resolver) ([]Document, error) {
 func DecodeExported(source string, data []byte, resolve Resolver) ([]Document, error) {
 	d := decoder{source: source, resolve: resolve, keepServerFields: true}
 	return d.decode(data)
-}
-
-// DecodeLater is Decode, but leaves specs of messages undecoded, for ReadSpecs. Whoever only sends
-// the objects elsewhere (Document.JSON) needs no more.
-func DecodeLater(source string, data []byte, resolve Resolver) ([]Document, error) {
-	d := decoder{source: source, resolve: resolve, later: true}
-	return d.decode(data)
-}
-
-// ReadSpecs decodes the specs that DecodeLater has left. Documents and error are those of Decode.
-func ReadSpecs(documents []Document) ([]Document, error) {
-	read := make([]*object, len(documents))
-	cores.Each(len(documents), func(i int) { read[i] = documents[i].readSpec() })
-	var sound []Document
-	var faults *multierror.Error
-	for from := 0; from < len(documents); {
-		d := decoder{source: documents[from].Source}
-		for ; from < len(documents) && documents[from].Source == d.source; from++ {
-			if d.full() {
-				d.add(documents[from].Fault("", moreFaults))
-				break
-			}
-			d.object(documents[from], read[from])
-		}
-		for from < len(documents) && documents[from].Source == d.source {
-			from++
-		}
-		sound = append(sound, d.documents...)
-		faults = multierror.Append(faults, d.errors.WrappedErrors()...)
-	}
-	return sound, faults.ErrorOrNil()
-}
-
-func (d Document) readSpec() *object {
-	o := &object{config: d.Config, spec: d.spec, kind: d.Config.Kind, namespace: d.Config.Namespace, objectName: d.Config.Name}
-	if d.unread != nil {
-		d.Config.Spec = d.unread.decode(o, d.spec)
-	}
-	return o
 }
 
 // DecodeEach is DecodeExported for a file whose documents do not depend on each other. It

@@ -8,7 +8,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/portolan-mesh/portolan/storage/config"
-	"github.com/portolan-mesh/portolan/xds/xdstest/refmesh"
 )
 
 // scalars are unquoted scalars of YAML 1.1, and texts that look like one.
@@ -33,13 +32,32 @@ func TestPlainDocumentsAreAsSigsYAMLReadsThem(t *testing.T) {
 		"a: 1\na: 2\n", "a: {b: 1, b: 2}\n", "a: &x b\nc: *x\n", "a: !!str 1\n", "a: &x {b: 1}\nc: {<<: *x}\n", "a: # note\n  b\n", "a:\tb\n", "a: [b\n",
 		"a: b: c\n", "- a\n- b\n", "text\n", "a:\n  - b\n - c\n", "a: b\n ---\n", "a: b\r\nc: d\r\n", "a: é\n", "? a\n: b\n", "? [a]\n: b\n", "a: b\n...\n",
 	)
-	for _, object := range (refmesh.Mesh{Services: 2}).Objects() {
-		text, err := config.ToYAML(object)
-		if err != nil {
-			t.Fatal(err)
-		}
-		texts = append(texts, string(text))
-	}
+	texts = append(texts, `apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata:
+  labels: {app: shop, "n": 'yes'}
+  name: shop
+  namespace: edge
+spec:
+  hosts:
+  - shop.edge.test
+  - "*.test"
+  http:
+  - match:
+    - headers:
+        x-tenant:
+          exact: tenant-01
+      uri:
+        prefix: /api/v1
+    name: r01
+    timeout: 1.5s
+    route:
+    - destination:
+        host: shop.edge.test
+        port:
+          number: 8080
+      weight: 90
+`)
 	for _, text := range texts {
 		want, wantErr := yaml.YAMLToJSONStrict([]byte(text))
 		got, err := config.YAMLToJSON([]byte(text))
