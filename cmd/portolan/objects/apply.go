@@ -133,19 +133,15 @@ func filesOnly(_ *cobra.Command, args []string) error {
 }
 
 func (o *applyOptions) run(ctx context.Context, env *environment) error {
+	o.files.later = !o.judgesFirst()
 	m, err := o.files.read(ctx, env)
 	if err != nil {
 		return err
 	}
-	if !o.serverSide { // a file may have a part of an object
-		m.validate()
-	}
-	if o.files.exported && !o.acceptUnserved {
-		m.secure()
-	}
-	o.prune.demand(m)
-	if err := m.err("applied"); err != nil {
-		return err
+	if o.judgesFirst() || m.faults.ErrorOrNil() != nil {
+		if err := o.faults(m); err != nil {
+			return err
+		}
 	}
 	if o.dry.mode == dryRunClient {
 		return o.reportValid(env, m)
@@ -171,6 +167,9 @@ func (o *applyOptions) run(ctx context.Context, env *environment) error {
 			result, err = o.apply(ctx, env, c, m, wanted)
 			return err
 		})
+		if err != nil && o.files.later && !outcomeUnknown(err) {
+			return cmp.Or(o.faults(m), err) // the faults of files are told without a server too
+		}
 		if err != nil {
 			return err
 		}
@@ -185,6 +184,26 @@ func (o *applyOptions) run(ctx context.Context, env *environment) error {
 		return err
 	}
 	return o.sendParts(ctx, env, all)
+}
+
+// judgesFirst says whether the command looks for the faults in specs before it asks the server,
+// because no server judges all of them at once, or before it is too late. Otherwise the command
+// looks for them where the server refuses the objects.
+func (o *applyOptions) judgesFirst() bool {
+	return o.dry.mode == dryRunClient || o.prune.enabled || o.chunks > 0 || o.files.exported
+}
+
+// faults returns all faults of the files; nil if there are none.
+func (o *applyOptions) faults(m *manifest) error {
+	m.readSpecs()
+	if !o.serverSide { // a file may have a part of an object
+		m.validate()
+	}
+	if o.files.exported && !o.acceptUnserved {
+		m.secure()
+	}
+	o.prune.demand(m)
+	return m.err("applied")
 }
 
 // apply applies the documents, and deletes superfluous objects. If a superfluous object is

@@ -74,6 +74,40 @@ func New(operations ...Operation) Batch {
 	return Batch{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: Kind}, Operations: operations}
 }
 
+// JSON returns the batch as JSON. It copies the objects of operations that have nothing but a verb
+// beside, and does not read them: they must be valid JSON.
+func (b Batch) JSON() (json.RawMessage, error) {
+	size := 0
+	for _, o := range b.Operations {
+		size += len(o.Object) + len(`{"verb":"restore","object":},`)
+	}
+	operations := b.Operations
+	b.Operations = []Operation{}
+	frame, err := json.Marshal(b)
+	if err != nil {
+		return nil, err
+	}
+	text := make([]byte, 0, len(frame)+size)
+	text = append(text, frame[:len(frame)-len(`]}`)]...)
+	for i, o := range operations {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		if (o.APIVersion+o.Kind+o.Namespace+o.Name+o.ResourceVersion) == "" && len(o.Object) > 0 {
+			text = append(text, `{"verb":`...)
+			text = strconv.AppendQuote(text, string(o.Verb))
+			text = append(append(append(text, `,"object":`...), o.Object...), '}')
+			continue
+		}
+		one, err := json.Marshal(o)
+		if err != nil {
+			return nil, err
+		}
+		text = append(text, one...)
+	}
+	return append(text, `]}`...), nil
+}
+
 // Operation is one change. Object is the whole object; a resourceVersion in it is the
 // version that the stored object must have, or Absent. Delete may name its object by the
 // other fields instead.

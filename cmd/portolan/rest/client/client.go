@@ -165,8 +165,12 @@ func (c *Client) post(ctx context.Context, b batch.Batch, query url.Values) (*ba
 	if b.FieldManager != "" {
 		query.Set("fieldManager", b.FieldManager)
 	}
+	text, err := b.JSON()
+	if err != nil {
+		return nil, err
+	}
 	out := &batch.Result{}
-	if _, err := c.Do(ctx, call.Request{Method: http.MethodPost, Path: batch.Path, Query: query, Body: b}, out); err != nil {
+	if _, err := c.Do(ctx, call.Request{Method: http.MethodPost, Path: batch.Path, Query: query, Body: text}, out); err != nil {
 		return nil, err
 	}
 	return out, nil
