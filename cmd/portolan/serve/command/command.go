@@ -1,6 +1,7 @@
 package command
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -9,22 +10,19 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
 
-	"github.com/hashicorp/go-multierror"
 	"github.com/spf13/cobra"
 
-	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/help"
 	"github.com/portolan-mesh/portolan/cmd/portolan/serve"
 	"github.com/portolan-mesh/portolan/storage/etcd/member"
-	"github.com/portolan-mesh/portolan/xds/meshconfig"
 )
 
 // serveFlags holds the flags of serve, which become serve.Options.
 type serveFlags struct {
+	settings   settingsFile
 	xdsAddress string
 	apiAddress string
 	apiSocket  string
@@ -89,14 +87,20 @@ servers share the store, proxies are sent there before that, over --drain-time.
 A second signal ends the server at once.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := o.validate(c.Flags().Changed); err != nil {
-				return exit.With(exit.Usage, err)
+			var printed bytes.Buffer
+			if err := o.load(o.settings.fields(c), c.Flags().Changed, &printed); err != nil {
+				return err
+			}
+			if o.settings.print {
+				_, err := c.OutOrStdout().Write(printed.Bytes())
+				return err
 			}
 			return runServer(c.Context(), &o, console)
 		},
 	}
 	f := c.Flags()
 	f.SortFlags = false
+	help.Under(f, "Settings in a file", func() { o.settings.register(f) })
 	help.Under(f, "Where it listens", func() {
 		f.StringVar(&o.xdsAddress, "xds-address", "127.0.0.1:15010", "where proxies of this machine connect (gRPC); port 0 picks a free one")
 		f.StringVar(&o.apiAddress, "api-address", "127.0.0.1:15080", "where the config API listens: HTTP for this machine, HTTPS for others; port 0 picks a free one")
@@ -127,10 +131,12 @@ A second signal ends the server at once.`,
 		o.endpoints.register(f)
 	})
 	help.Under(f, "Proxies", func() { o.xds.register(f) })
-	help.Under(f, "Limits, start and end", func() {
+	help.Under(f, "Limits", func() {
 		o.memory.register(f)
-		o.lifecycle.register(f)
+		o.lifecycle.registerLimits(f)
+		o.tls.registerLimits(f)
 	})
+	help.Under(f, "How long proxies and machines stay", func() { o.lifecycle.register(f) })
 	help.Under(f, "Log and profiles", func() {
 		f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
 		f.BoolVar(&o.profiles, "pprof", false, "show profiles of the server at "+serve.ProfilesPath+" of the config API, for go tool pprof")
@@ -143,12 +149,8 @@ A second signal ends the server at once.`,
 
 type addFault func(flag, format string, args ...any)
 
-// validate reports all faults of the flags at once.
-func (o *serveFlags) validate(given func(flag string) bool) error {
-	var faults *multierror.Error
-	add := func(flag, format string, args ...any) {
-		faults = multierror.Append(faults, fmt.Errorf("--%s: "+format, append([]any{flag}, args...)...))
-	}
+// validate reports all faults of the flags.
+func (o *serveFlags) validate(given func(flag string) bool, add addFault) {
 	o.tls.validate(o.apiAddress, o.xdsAddress, add)
 	if len(o.external.endpoints) > 0 {
 		o.embedded.exclude(given, add)
@@ -172,7 +174,6 @@ func (o *serveFlags) validate(given func(flag string) bool) error {
 	if _, err := parseLevel(o.logLevel); err != nil {
 		add("log-level", "%v", err)
 	}
-	return faults.ErrorOrNil()
 }
 
 // founding says whether the server may begin a new store. One that others can reach begins
@@ -208,25 +209,6 @@ func parseLevel(s string) (slog.Level, error) {
 		return 0, fmt.Errorf("%q is none of debug, info, warn, error", s)
 	}
 	return level, nil
-}
-
-// readMeshConfig reads the file of --mesh-config, or gives the defaults.
-func readMeshConfig(file string, logger *slog.Logger) (*meshconfig.Config, error) {
-	if file == "" {
-		return meshconfig.Default(), nil
-	}
-	document, err := os.ReadFile(file)
-	if err != nil {
-		return nil, exit.With(exit.Data, fmt.Errorf("--mesh-config: %w", err))
-	}
-	c, warnings, err := meshconfig.Parse(document)
-	if err != nil {
-		return nil, exit.With(exit.Data, fmt.Errorf("%s: %w", file, err))
-	}
-	for _, w := range warnings {
-		logger.Warn(w, "file", file)
-	}
-	return c, nil
 }
 
 // runServer runs a server with valid flags until ctx ends.
