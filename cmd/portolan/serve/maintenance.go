@@ -22,6 +22,9 @@ func (s *server) maintenance() maintenance.Options {
 		Status: &reporter{s}, Snapshots: snapshots{s.store.client}, Keys: keyring{s},
 		Quarantine: quarantine{s}, Format: formatter{s}, Sealing: s.secrets, Authority: s.certificates.authority,
 	}
+	if s.o.LogLevels != nil {
+		o.Logs = logs{s}
+	}
 	if s.store.keeper != nil {
 		o.Compactor, o.Defragmenter = caretaker{s.store.keeper}, caretaker{s.store.keeper}
 	}

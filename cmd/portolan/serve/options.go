@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/portolan-mesh/portolan/cache/mcp"
+	"github.com/portolan-mesh/portolan/cmd/portolan/serve/loglevel"
 	"github.com/portolan-mesh/portolan/discovery/consul"
 	"github.com/portolan-mesh/portolan/discovery/filesd"
 	"github.com/portolan-mesh/portolan/discovery/identity/authority"
@@ -142,8 +143,10 @@ type Options struct {
 	AcceptUnserved bool
 	// Profiles serves profiles of the process on the config API.
 	Profiles bool
-	// Logger is the log for operators; nil discards it.
-	Logger *slog.Logger
+	// Logger is the log for operators; nil discards it. LogLevels are its levels, which the config
+	// API changes; nil means that they stay.
+	Logger    *slog.Logger
+	LogLevels *loglevel.Levels
 }
 
 // Embedded is a store that the server runs itself. DataDir is required.

@@ -34,6 +34,8 @@ type Options struct {
 	Sealing Sealing
 	// Authority is nil for a server without one.
 	Authority Authority
+	// Logs is nil for a server whose log levels stay.
+	Logs Logs
 }
 
 // Register adds the paths to a config API that does not serve yet. Paths that read the
@@ -57,6 +59,9 @@ func Register(api *rest.Server, o Options) {
 		endpoint(api, SealingKeysPath, methods{http.MethodGet: api.Private(o.sealingKeys), http.MethodPost: api.Private(o.addSealingKeys)})
 		endpoint(api, ResealPath, methods{http.MethodPost: api.Private(o.reseal)})
 		endpoint(api, SecretDataPath, methods{http.MethodGet: api.Private(o.secretData)})
+	}
+	if o.Logs != nil {
+		endpoint(api, LogLevelsPath, methods{http.MethodGet: o.logLevels, http.MethodPost: api.Private(o.setLogLevels)})
 	}
 	if o.Authority != nil {
 		endpoint(api, AuthorityPath, methods{http.MethodGet: o.authorityStatus, http.MethodPost: api.Private(o.beginAuthority)})

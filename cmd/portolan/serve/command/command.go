@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/help"
 	"github.com/portolan-mesh/portolan/cmd/portolan/serve"
+	"github.com/portolan-mesh/portolan/cmd/portolan/serve/loglevel"
 	"github.com/portolan-mesh/portolan/storage/etcd/member"
 )
 
@@ -38,7 +38,7 @@ type serveFlags struct {
 	addresses  addressFlags
 	xds        xdsFlags
 	memory     memoryFlags
-	logLevel   string
+	log        logFlags
 	lifecycle  lifecycleFlags
 	tls        tlsFlags
 	statuses   bool
@@ -138,7 +138,7 @@ A second signal ends the server at once.`,
 	})
 	help.Under(f, "How long proxies and machines stay", func() { o.lifecycle.register(f) })
 	help.Under(f, "Log and profiles", func() {
-		f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
+		o.log.register(f)
 		f.BoolVar(&o.profiles, "pprof", false, "show profiles of the server at "+serve.ProfilesPath+" of the config API, for go tool pprof")
 	})
 	_ = c.MarkFlagDirname("data-dir")
@@ -171,9 +171,7 @@ func (o *serveFlags) validate(given func(flag string) bool, add addFault) {
 	if o.newStore && len(o.external.endpoints) == 0 && hasStore(o.embedded.dataDir) {
 		add("new-store", "%s has a store: leave the flag out", o.embedded.dataDir)
 	}
-	if _, err := parseLevel(o.logLevel); err != nil {
-		add("log-level", "%v", err)
-	}
+	o.log.validate(add)
 }
 
 // founding says whether the server may begin a new store. One that others can reach begins
@@ -203,38 +201,32 @@ func onThisMachine(address string) bool {
 	return u.Scheme == "unix" || u.Hostname() == "localhost" || err == nil && ip.IsLoopback()
 }
 
-func parseLevel(s string) (slog.Level, error) {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(s)); err != nil {
-		return 0, fmt.Errorf("%q is none of debug, info, warn, error", s)
-	}
-	return level, nil
-}
-
 // runServer runs a server with valid flags until ctx ends.
 func runServer(ctx context.Context, o *serveFlags, console Console) error {
-	if err := o.joinStore(ctx, console); err != nil {
+	logger, levels := o.log.logger(console.Stderr)
+	if err := o.joinStore(ctx, console, logger); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
 		return err
 	}
-	options, err := o.options(console)
+	options, err := o.options(console.Version, logger)
 	if err != nil {
 		return err
 	}
+	options.LogLevels = levels
 	return serve.Run(ctx, options)
 }
 
 // joinStore makes the server join a store if --join asks for that and it has not joined yet.
-func (o *serveFlags) joinStore(ctx context.Context, console Console) error {
+func (o *serveFlags) joinStore(ctx context.Context, console Console, logger *slog.Logger) error {
 	if o.embedded.cluster.joinServer == "" || o.embedded.cluster.place != nil {
 		return nil
 	}
 	j := &storeJoin{
 		server: o.embedded.cluster.joinServer, dataDir: o.embedded.dataDir,
 		sealingKey: cmp.Or(o.sealingKey, filepath.Join(o.embedded.dataDir, serve.SealingFile)),
-		token:      console.Bearer, ca: console.CA(), agent: console.Agent(), logger: o.logger(console),
+		token:      console.Bearer, ca: console.CA(), agent: console.Agent(), logger: logger.With(loglevel.Store.Attr()),
 	}
 	if err := j.join(ctx); err != nil {
 		return err
@@ -242,18 +234,12 @@ func (o *serveFlags) joinStore(ctx context.Context, console Console) error {
 	return o.embedded.cluster.adopt(o.embedded.dataDir)
 }
 
-// logger requires valid flags.
-func (o *serveFlags) logger(console Console) *slog.Logger {
-	level, _ := parseLevel(o.logLevel)
-	return slog.New(slog.NewTextHandler(console.Stderr, &slog.HandlerOptions{Level: level}))
-}
-
 // options converts valid flags.
-func (o *serveFlags) options(console Console) (serve.Options, error) {
+func (o *serveFlags) options(version string, logger *slog.Logger) (serve.Options, error) {
 	options := serve.Options{
-		Version: console.Version, APIAddress: o.apiAddress, XDSAddress: o.xdsAddress, APISocket: o.apiSocket, SealingKey: o.sealingKey,
+		Version: version, APIAddress: o.apiAddress, XDSAddress: o.xdsAddress, APISocket: o.apiSocket, SealingKey: o.sealingKey,
 		ObjectStatus: o.statuses, Profiles: o.profiles, AcceptUnserved: o.unserved, AnonymousLoopback: o.anonymous, TrustLoopbackProxies: o.tls.trustLoopback, XDSSocket: o.tls.xdsSocket,
-		Founding: o.founding(), Logger: o.logger(console),
+		Founding: o.founding(), Logger: logger,
 	}
 	var err error
 	if options.Mesh, err = readMeshConfig(o.meshConfig, options.Logger); err != nil {
@@ -262,7 +248,7 @@ func (o *serveFlags) options(console Console) (serve.Options, error) {
 	if len(o.external.endpoints) > 0 {
 		options.Etcd = o.external.etcd(options.Logger)
 	} else {
-		options.Embedded = o.embedded.embedded()
+		options.Embedded = o.embedded.embedded(o.log.storeRunArgs())
 	}
 	o.authority.apply(&options)
 	o.backup.apply(&options)

@@ -12,7 +12,7 @@ const (
 	Etcd       Component = "etcd"       // what etcd itself says, and its client
 	Identity   Component = "identity"   // certificates, tokens and their keys
 	Jobs       Component = "jobs"       // what one server does for all
-	Registries Component = "registries" // Consul and endpoint files
+	Registries Component = "registries" // Consul, endpoint files, machines that register
 	Server     Component = "server"     // start and end, ports
 	Store      Component = "store"      // the store, its members and backups
 	XDS        Component = "xds"        // proxies and what is pushed to them

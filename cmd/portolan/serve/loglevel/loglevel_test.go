@@ -24,8 +24,10 @@ func TestParse(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"info": all("info"), "WARN": all("warn"), "xds=debug": "xds=debug", " api=error , etcd=warn": "api=error,etcd=warn",
-		"info,xds=debug": strings.Replace(all("info"), "xds=info", "xds=debug", 1),
-		"xds=debug,warn": strings.Replace(all("warn"), "xds=warn", "xds=debug", 1),
+		"debug":            strings.Replace(all("debug"), "etcd=debug", "etcd=info", 1),
+		"debug,etcd=debug": all("debug"),
+		"info,xds=debug":   strings.Replace(all("info"), "xds=info", "xds=debug", 1),
+		"xds=debug,warn":   strings.Replace(all("warn"), "xds=warn", "xds=debug", 1),
 	} {
 		spec, err := loglevel.Parse(text)
 		if err != nil || spec.String() != want {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/go-multierror"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/help"
 	"github.com/portolan-mesh/portolan/storage/spelling"
 )
@@ -19,7 +20,8 @@ type Spec map[Component]slog.Level
 var Words = []string{"debug", "info", "warn", "error"}
 
 // Parse reads levels as LEVEL, for all components, and COMPONENT=LEVEL, for one, which goes before it,
-// with commas between them: info,xds=debug. The error has all faults.
+// with commas between them: info,xds=debug. The level debug for all is info for etcd, which has some
+// lines for each transaction: who wants them names it. The error has all faults.
 func Parse(text string) (Spec, error) {
 	var faults *multierror.Error
 	fault := func(format string, args ...any) { faults = multierror.Append(faults, fmt.Errorf(format, args...)) }
@@ -51,13 +53,18 @@ func Parse(text string) (Spec, error) {
 	if all != "" {
 		level, _ := parseLevel(all) // it was read above
 		for _, c := range Components() {
-			if _, own := out[c]; !own {
-				out[c] = level
+			if _, own := out[c]; own {
+				continue
+			}
+			out[c] = level
+			if c == Etcd {
+				out[c] = max(level, slog.LevelInfo)
 			}
 		}
 	}
-	if err := faults.ErrorOrNil(); err != nil {
-		return nil, err
+	if faults != nil {
+		faults.ErrorFormat = exit.Lines
+		return nil, faults
 	}
 	return out, nil
 }
