@@ -15,14 +15,15 @@ const (
 )
 
 // lastWords passes on what a process writes to its standard error, in whole lines, since others may
-// write to the same place. It keeps the line
-// that best says why the process ended: the first of a Go panic, with its trace, or
-// else the last line.
+// write to the same place. It keeps the line that best says why the process ended: the first of a
+// Go panic, with its trace, or else the last line.
 type lastWords struct {
 	out io.Writer
 
-	mu      sync.Mutex // guards the fields below
+	passing sync.Mutex // guards held, and is held while out is written to
 	held    []byte     // the line being written, not passed on yet
+
+	mu      sync.Mutex // guards the fields below
 	line    []byte     // the line being written
 	last    string
 	isPanic bool
@@ -32,16 +33,9 @@ type lastWords struct {
 // Write implements io.Writer. It never fails: if nobody reads our standard error, the
 // child must go on.
 func (w *lastWords) Write(b []byte) (int, error) {
+	w.passOn(b)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.held = append(w.held, b...)
-	if end := bytes.LastIndexByte(w.held, '\n') + 1; end > 0 {
-		_, _ = w.out.Write(w.held[:end])
-		w.held = append(w.held[:0], w.held[end:]...)
-	}
-	if len(w.held) > maxLine {
-		w.pass()
-	}
 	for rest := b; len(rest) > 0; {
 		line, after, whole := bytes.Cut(rest, []byte("\n"))
 		w.line = append(w.line, line[:min(len(line), maxWords-len(w.line))]...)
@@ -53,18 +47,30 @@ func (w *lastWords) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// flush passes on a line that has no end.
-func (w *lastWords) flush() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.pass()
+// passOn passes on the lines that are whole, or very long.
+func (w *lastWords) passOn(b []byte) {
+	w.passing.Lock()
+	defer w.passing.Unlock()
+	w.held = append(w.held, b...)
+	end := bytes.LastIndexByte(w.held, '\n') + 1
+	if len(w.held)-end > maxLine {
+		end = len(w.held)
+	}
+	if end > 0 {
+		_, _ = w.out.Write(w.held[:end])
+		w.held = append(w.held[:0], w.held[end:]...)
+	}
 }
 
-// pass is called with mu held.
-func (w *lastWords) pass() {
+// flush passes on a line that has no end, unless nobody reads what was passed on before that.
+func (w *lastWords) flush() {
+	if !w.passing.TryLock() {
+		return
+	}
+	defer w.passing.Unlock()
 	if len(w.held) > 0 {
 		_, _ = w.out.Write(w.held)
-		w.held = w.held[:0]
+		w.held = nil
 	}
 }
 

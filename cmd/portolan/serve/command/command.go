@@ -81,6 +81,10 @@ One line is logged when the server is ready; /readyz of the config API answers
 200 from then on. While the store is away it still does and says why: proxies are
 served from memory, writes fail, and the store is started again by itself.
 
+--config takes settings from a file, in which each of these flags is a field, and
+--print-config prints such a file. Flags on the command line go before the file, and
+both before environment variables.
+
 SIGTERM ends the server and its store, within 10 seconds in any state, with exit
 code 0; it is 1 where the server could not start or had to end. Where other
 servers share the store, proxies are sent there before that, over --drain-time.
