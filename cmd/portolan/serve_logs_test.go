@@ -54,10 +54,10 @@ func TestLogLevelsOfAServer(t *testing.T) {
 	if o := change("api=error", "--for", "1ms"); o.Code != exit.OK || !regexp.MustCompile(`(?m)^api +error +debug +\S+ +warn$`).MatchString(o.Out) {
 		t.Errorf("%+v", o)
 	}
-	var levels struct {
-		Items []struct{ Component, Level, Then string }
-	}
 	for limit := time.Now().Add(30 * time.Second); ; {
+		var levels struct {
+			Items []struct{ Component, Level, Then string }
+		}
 		if err := json.Unmarshal([]byte(change("-o", "json").Out), &levels); err != nil {
 			t.Fatal(err)
 		}
