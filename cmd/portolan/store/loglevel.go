@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance/remote"
+	"github.com/portolan-mesh/portolan/cmd/portolan/serve/loglevel"
 )
 
 // newServerCommand returns the command with the subcommands for one running server.
@@ -54,11 +56,22 @@ where several share a store.`,
 				return writeLogLevels(env.Stdout, levels, len(args) > 0)
 			})
 		},
-		ValidArgsFunction: cobra.NoFileCompletions,
+		ValidArgsFunction: completeLogLevels,
 	}
 	c.Flags().DurationVar(&limit, "for", 0, "after which time the levels of before return (default never)")
 	cli.RegisterOutput(c, &output, "", "json", "yaml")
 	return c
+}
+
+// completeLogLevels offers levels for all components, and for each.
+func completeLogLevels(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	out := slices.Clone(loglevel.Words)
+	for _, c := range loglevel.Components() {
+		for _, word := range loglevel.Words {
+			out = append(out, string(c)+"="+word)
+		}
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
 }
 
 func changeLogLevels(ctx context.Context, server remote.Server, changes []string, limit time.Duration) (*maintenance.LogLevels, error) {

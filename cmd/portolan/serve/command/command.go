@@ -146,6 +146,8 @@ A second signal ends the server at once.`,
 		f.BoolVar(&o.profiles, "pprof", false, "show profiles of the server at "+serve.ProfilesPath+" of the config API, for go tool pprof")
 	})
 	_ = c.MarkFlagDirname("data-dir")
+	_ = c.MarkFlagFilename("config", "yaml", "yml")
+	_ = c.RegisterFlagCompletionFunc("log-format", cobra.FixedCompletions([]cobra.Completion{textLog, jsonLog}, cobra.ShellCompDirectiveNoFileComp))
 	_ = c.MarkFlagFilename("mesh-config", "yaml", "yml")
 	_ = c.MarkFlagFilename("endpoints-file", "json", "yaml", "yml")
 	return c
