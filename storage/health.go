@@ -11,8 +11,8 @@ import (
 type HealthUpdate struct {
 	// Key names the object.
 	Key config.Key
-	// UID and ResourceVersion are preconditions, empty for none: the object's uid, and
-	// the greater of the versions of the object and of its health.
+	// UID and ResourceVersion are preconditions, empty for none: the object's uid, and a revision
+	// after which neither the object nor its health has changed.
 	UID, ResourceVersion string
 	// Report is the report to store; an Unknown one withdraws the earlier report. The store
 	// sets its owner and its revision. A Probed that is zero or in the future becomes now.

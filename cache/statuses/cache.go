@@ -41,7 +41,7 @@ type Options struct {
 // modified.
 type Reports struct {
 	Revision int64
-	// Statuses are the reports on objects, by the Path of their keys.
+	// Statuses are the reports of servers and clients on objects, by the Path of their keys.
 	Statuses pmap.Map[*status.Report]
 	// Replicas are the reports of live servers, by their ids.
 	Replicas pmap.Map[*status.Replica]
@@ -159,7 +159,7 @@ func (c *Cache) Since(ctx context.Context, revision int64) (*cache.Snapshot, boo
 // older ones.
 func upTo(revision int64, first *cache.Snapshot, over pmap.Map[*status.Report]) pmap.Map[*status.Report] {
 	for path, report := range first.Statuses().All() {
-		if report.Revision <= revision {
+		if report = report.UpTo(revision); report != nil {
 			over = over.Set(path, report)
 		}
 	}

@@ -41,9 +41,11 @@ func (c *Cache) get(ctx context.Context, from string, options ...clientv3.OpOpti
 	return c.client.Get(ctx, from, options...)
 }
 
-// parts are the fields of Reports. A new one needs a field of Reports and an entry here.
+// parts are the fields of Reports, Statuses in two halves. A new one needs a field of Reports and
+// an entry here.
 var parts = []part{
-	partOf(etcd.ObjectStatusPrefix, func(f *Reports) *pmap.Map[*status.Report] { return &f.Statuses }, etcd.DecodeStatus),
+	halfOf(etcd.ObjectStatusPrefix, etcd.DecodeStatus, (*status.Report).WithServers),
+	halfOf(etcd.ClientStatusPrefix, etcd.DecodeClientStatus, (*status.Report).WithClients),
 	partOf(etcd.ReplicaPrefix, func(f *Reports) *pmap.Map[*status.Replica] { return &f.Replicas },
 		func(kv *mvccpb.KeyValue, _ schema.Set) (*status.Replica, error) { return etcd.DecodeReplica(kv) }),
 	partOf(etcd.UsePrefix, func(f *Reports) *pmap.Map[*status.Use] { return &f.Uses },
@@ -74,6 +76,29 @@ func partOf[V comparable](prefix string, rows func(*Reports) *pmap.Map[V], decod
 			return err
 		},
 		remove: func(f *Reports, key string) { *rows(f) = rows(f).Delete(key[len(prefix):]) },
+	}
+}
+
+// halfOf is partOf for one half of the statuses of objects. with returns a status with another
+// half, nil for none.
+func halfOf[V any](prefix string, decode func(*mvccpb.KeyValue, schema.Set) (*V, error), with func(*status.Report, *V) *status.Report) part {
+	put := func(f *Reports, path string, half *V) {
+		if next := with(f.Statuses.Value(path), half); next != nil {
+			f.Statuses = f.Statuses.Set(path, next)
+		} else {
+			f.Statuses = f.Statuses.Delete(path)
+		}
+	}
+	return part{
+		prefix: prefix,
+		put: func(f *Reports, kv *mvccpb.KeyValue, schemas schema.Set) error {
+			half, err := decode(kv, schemas)
+			if err == nil {
+				put(f, string(kv.Key[len(prefix):]), half)
+			}
+			return err
+		},
+		remove: func(f *Reports, key string) { put(f, key[len(prefix):], nil) },
 	}
 }
 

@@ -175,3 +175,26 @@ func (t *sender) send(ctx context.Context, compares []clientv3.Cmp, then, otherw
 func (t *sender) unknownOutcome(last error) error {
 	return fmt.Errorf("%w; asked again until the deadline: %w", t.doubt, last)
 }
+
+// insist makes attempts at a change beside an object until one is done, with the error of that
+// one. An attempt that is not done reads and decides again in the next: others were faster, or
+// etcd did not answer.
+func (t *sender) insist(ctx context.Context, attempt func() (done bool, err error)) error {
+	backoff := newBackoff()
+	for n := 1; ; n++ {
+		done, err := attempt()
+		if done {
+			return err
+		}
+		if backoff.Wait(ctx) == nil {
+			continue
+		}
+		if t.doubt != nil {
+			return t.unknownOutcome(ctx.Err())
+		}
+		if err == nil {
+			err = fmt.Errorf("others changed it before each of %d attempts", n)
+		}
+		return fmt.Errorf("%w: nothing was written: %w", storage.ErrUnavailable, err)
+	}
+}

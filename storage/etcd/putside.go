@@ -28,16 +28,19 @@ const Any = -1
 // WriteStatuses stores statuses of objects, and deletes others. After an error some of them may be
 // stored.
 func (s *Store) WriteStatuses(ctx context.Context, statuses []status.Write) error {
-	for some := range slices.Chunk(statuses, SideBatch) {
-		writes := make([]SideWrite, len(some))
-		for i, one := range some {
-			writes[i] = SideWrite{Key: ObjectStatusPrefix + one.Path, Revision: Any}
-			if one.Report != nil {
-				var err error
-				if writes[i].Value, err = EncodeStatus(one.Report); err != nil {
-					return err
-				}
+	for some := range slices.Chunk(statuses, SideBatch/2) {
+		writes := make([]SideWrite, 0, SideBatch)
+		for _, one := range some {
+			write := SideWrite{Key: ObjectStatusPrefix + one.Path, Revision: Any}
+			if one.Report == nil {
+				writes = append(writes, write, SideWrite{Key: ClientStatusPrefix + one.Path, Revision: Any})
+				continue
 			}
+			var err error
+			if write.Value, err = EncodeStatus(one.Report); err != nil {
+				return err
+			}
+			writes = append(writes, write)
 		}
 		if _, err := s.WriteSide(ctx, writes); err != nil {
 			return err

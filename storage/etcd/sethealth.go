@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -62,29 +63,21 @@ type healthWrite struct {
 type healthFound struct {
 	object, report *mvccpb.KeyValue // nil if absent
 	format         Format
+	revision       int64
 }
 
 // land tries until the outcome of the update is known. If an answer is lost, the write
 // id shows whether the update landed. Two transactions of one update cannot both land:
 // each is conditional on the health that it read.
-func (w *healthWrite) land(ctx context.Context) (storage.HealthResult, error) {
-	backoff := newBackoff()
-	for attempt := 1; ; attempt++ {
-		result, done, err := w.attempt(ctx)
-		if done {
-			return result, err
-		}
-		if backoff.Wait(ctx) == nil {
-			continue
-		}
-		if w.doubt != nil {
-			return storage.HealthResult{}, w.unknownOutcome(ctx.Err())
-		}
-		if err == nil {
-			err = fmt.Errorf("others changed it before each of %d attempts", attempt)
-		}
-		return storage.HealthResult{}, fmt.Errorf("%w: nothing was written: %w", storage.ErrUnavailable, err)
+func (w *healthWrite) land(ctx context.Context) (result storage.HealthResult, err error) {
+	err = w.insist(ctx, func() (done bool, err error) {
+		result, done, err = w.attempt(ctx)
+		return done, err
+	})
+	if err != nil {
+		return storage.HealthResult{}, err
 	}
+	return result, nil
 }
 
 // attempt reads, decides and writes once. If done is false, the caller tries again.
@@ -128,7 +121,7 @@ func (w *healthWrite) find(ctx context.Context) (*healthFound, error) {
 	if err != nil {
 		return nil, w.readError(err)
 	}
-	return &healthFound{object: pairOf(answer, 0), report: pairOf(answer, 1), format: formatOf(answer, 2)}, nil
+	return &healthFound{object: pairOf(answer, 0), report: pairOf(answer, 1), format: formatOf(answer, 2), revision: answer.Header.Revision}, nil
 }
 
 // decide returns the write, nil for none, and the result if it lands.
@@ -188,10 +181,21 @@ func (w *healthWrite) permitted(found *healthFound) (uid string, err error) {
 	if decodeHealth(found.report, wrapper.Uid).Uid != "" {
 		stands = max(stands, found.report.ModRevision)
 	}
-	if w.update.ResourceVersion != "" && w.update.ResourceVersion != version(stands) && !w.wrote(found.report) {
+	if changedSince(w.update.ResourceVersion, stands, found.revision) && !w.wrote(found.report) {
 		return "", &storage.ConflictError{Key: w.update.Key, Expected: w.update.ResourceVersion, Actual: version(stands)}
 	}
 	return wrapper.Uid, nil
+}
+
+// changedSince says whether what stands at a revision changed after the version that an update
+// names, empty for none. Servers' reports give an object versions that nothing here has, so any
+// revision between the two, and now, will do.
+func changedSince(named string, stands, now int64) bool {
+	if named == "" {
+		return false
+	}
+	seen, err := strconv.ParseInt(named, 10, 64)
+	return err != nil || seen < stands || seen > now
 }
 
 func (w *healthWrite) wrote(kv *mvccpb.KeyValue) bool {

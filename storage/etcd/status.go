@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/etcd/envelope"
@@ -21,8 +22,10 @@ const (
 	// ObjectStatusPrefix is the tree of the statuses of objects, by the Path of their keys.
 	// ReplicaPrefix has the reports of servers, by their ids, each under a lease of the
 	// server. UsePrefix has the objects in use, by server and part, under the same lease.
-	// ProxyPrefix has the known proxies, by node id.
+	// ProxyPrefix has the known proxies, by node id. ClientStatusPrefix has the conditions that
+	// clients set on objects, by the Path of their keys.
 	ObjectStatusPrefix = StatusPrefix + "config/"
+	ClientStatusPrefix = StatusPrefix + "client/"
 	ReplicaPrefix      = StatusPrefix + "replica/"
 	UsePrefix          = StatusPrefix + "use/"
 	ProxyPrefix        = StatusPrefix + "proxy/"
@@ -59,21 +62,10 @@ func EncodeStatus(r *status.Report) ([]byte, error) {
 // DecodeStatus decodes the status of an object, of a key under ObjectStatusPrefix, with
 // its mod revision. The error is an ErrForeignKey or an ErrUndecodable.
 func DecodeStatus(kv *mvccpb.KeyValue, schemas schema.Set) (*status.Report, error) {
-	path, ok := strings.CutPrefix(string(kv.Key), ObjectStatusPrefix)
-	if !ok {
-		return nil, foreign(string(kv.Key), "it is not under "+ObjectStatusPrefix)
-	}
-	key, err := ParseConfigKey(ConfigPrefix+path, schemas)
+	value := &envelope.Status{}
+	key, err := openStatus(kv, ObjectStatusPrefix, schemas, value)
 	if err != nil {
 		return nil, err
-	}
-	value := &envelope.Status{}
-	if err := open(kv, value); err != nil {
-		return nil, err
-	}
-	if value.Group != key.Kind.Group || value.Kind != key.Kind.Kind || value.Namespace != key.Namespace || value.Name != key.Name {
-		return nil, undecodable(kv, fmt.Sprintf("it is the status of another object: %s/%s %s/%s",
-			value.Group, value.Kind, value.Namespace, value.Name))
 	}
 	out := &status.Report{
 		Key: key, UID: value.Uid, Object: value.Revision, Generation: value.Generation, Version: value.Version,
@@ -85,6 +77,36 @@ func DecodeStatus(kv *mvccpb.KeyValue, schemas schema.Set) (*status.Report, erro
 		})
 	}
 	return out, nil
+}
+
+// ofObject is a value that names its object.
+type ofObject interface {
+	proto.Message
+	GetGroup() string
+	GetKind() string
+	GetNamespace() string
+	GetName() string
+}
+
+// openStatus reads a value of a key under a prefix of statuses, and checks that it belongs to the
+// key.
+func openStatus(kv *mvccpb.KeyValue, prefix string, schemas schema.Set, value ofObject) (config.Key, error) {
+	path, ok := strings.CutPrefix(string(kv.Key), prefix)
+	if !ok {
+		return config.Key{}, foreign(string(kv.Key), "it is not under "+prefix)
+	}
+	key, err := ParseConfigKey(ConfigPrefix+path, schemas)
+	if err != nil {
+		return config.Key{}, err
+	}
+	if err := open(kv, value); err != nil {
+		return config.Key{}, err
+	}
+	if value.GetGroup() != key.Kind.Group || value.GetKind() != key.Kind.Kind || value.GetNamespace() != key.Namespace || value.GetName() != key.Name {
+		return config.Key{}, undecodable(kv, fmt.Sprintf("it is the status of another object: %s/%s %s/%s",
+			value.GetGroup(), value.GetKind(), value.GetNamespace(), value.GetName()))
+	}
+	return key, nil
 }
 
 // EncodeReplica returns the value of the report of a server.

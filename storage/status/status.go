@@ -50,7 +50,8 @@ const (
 	Unknown = "Unknown"
 )
 
-// Report is the status of one object. It is never modified.
+// Report is the status of one object: what servers report of it, and what clients do. It is
+// never modified. If only clients report anything, all other fields are empty.
 type Report struct {
 	// Key and UID name the object. The report does not apply to an object of the same
 	// name with another UID.
@@ -65,6 +66,8 @@ type Report struct {
 	Conditions []Condition
 	// Revision is the revision of the store at which the report was written.
 	Revision int64
+	// Clients are the conditions that clients set, nil for none.
+	Clients *Clients
 }
 
 // Of says whether the report describes the object with a uid; a nil report describes
@@ -80,8 +83,8 @@ func (r *Report) About(object *config.Config) bool {
 	return known && r.Object == revision || !known && r.Version == object.ResourceVersion
 }
 
-// Write stores the report of the object with a path (config.Key.Path), or deletes it if Report is
-// nil.
+// Write stores what servers report of the object with a path (config.Key.Path). If Report is nil
+// it deletes that, and what clients do.
 type Write struct {
 	Path   string
 	Report *Report

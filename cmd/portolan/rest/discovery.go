@@ -176,7 +176,7 @@ func (s *Server) resources(group, v string) (out []metav1.APIResource) {
 		})
 		if s.hasStatus(kind) {
 			out = append(out, metav1.APIResource{
-				Name: kind.Plural + "/" + statusPath, Kind: kind.Kind, Namespaced: !kind.ClusterScoped, Verbs: metav1.Verbs{"get", "update"},
+				Name: kind.Plural + "/" + statusPath, Kind: kind.Kind, Namespaced: !kind.ClusterScoped, Verbs: metav1.Verbs{"get", "patch", "update"},
 			})
 		}
 	}

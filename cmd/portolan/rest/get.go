@@ -33,7 +33,8 @@ func (s *Server) get(c *call) error {
 // write, where the store has no report of that yet.
 func (s *Server) alone(snapshot *cache.Snapshot, object *config.Config) *config.Config {
 	if stored := snapshot.Statuses().Value(object.Key().Path()); s.report != nil && !stored.About(object) {
-		return withReport(withComparedStatus(snapshot, object), s.report(object, stored))
+		report := s.report(object, stored).WithClients(stored.ClientsOf(object.UID))
+		return withReport(withComparedStatus(snapshot, object), report)
 	}
 	return withStatus(snapshot, object)
 }

@@ -13,9 +13,9 @@ import (
 
 // A precondition names the resourceVersion of an object as served: the greatest revision
 // of the object, its health, and the conditions that servers report. The store knows the
-// first two. Only servers write reports, so a report conflicts with nobody: a client
+// first two. A report changes nothing of the object, so it conflicts with nobody: a client
 // that names the revision of a report means the object as it was last written. The store
-// decides in its transaction whether that is still so.
+// decides in its transaction whether that is still so. Conditions of clients are reports too.
 
 // asStored returns an operation whose precondition is a version that the store knows. If
 // this server has not seen the version yet, it returns the operation unchanged, and
@@ -70,7 +70,7 @@ func (s *Server) unseenVersionError(ctx context.Context, err error) error {
 func storedVersion(snapshot *cache.Snapshot, op storage.Op, named int64) string {
 	key := op.Target()
 	object, report := snapshot.Stored(key), snapshot.Statuses().Value(key.Path())
-	if object == nil || !report.Of(object.UID) || named > report.Revision {
+	if object == nil || named > report.Latest(object.UID) {
 		return ""
 	}
 	kept := withComparedStatus(snapshot, object).ResourceVersion

@@ -64,6 +64,7 @@ func current(r *status.Report, object *config.Config) *status.Report {
 	if !known {
 		out.Version, out.Conditions = object.ResourceVersion, status.UnjudgedIn(object.Source)
 	}
+	out.Clients = r.ClientsOf(object.UID)
 	if !r.Of(object.UID) {
 		return &out
 	}
@@ -76,20 +77,36 @@ func current(r *status.Report, object *config.Config) *status.Report {
 	return &out
 }
 
-// withReport returns an object from withComparedStatus with the conditions that servers report.
+// withReport returns an object from withComparedStatus with the conditions that servers report,
+// and then those that clients do.
 func withReport(object *config.Config, r *status.Report) *config.Config {
+	clients := r.ClientsOf(object.UID)
 	if !r.Of(object.UID) {
-		return object
+		if clients == nil {
+			return object
+		}
+		r = &status.Report{}
 	}
 	out := *object
-	if own, known := object.Revision(); known && r.Revision > own {
-		out.ResourceVersion = strconv.FormatInt(r.Revision, 10)
+	latest := r.Revision
+	if clients != nil {
+		latest = max(latest, clients.Revision)
+	}
+	if own, known := object.Revision(); known && latest > own {
+		out.ResourceVersion = strconv.FormatInt(latest, 10)
 	}
 	conditions := make([]*metav1alpha1.IstioCondition, len(r.Conditions))
 	for i, c := range r.Conditions {
-		conditions[i] = &metav1alpha1.IstioCondition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message}
-		if !c.Since.IsZero() {
-			conditions[i].LastTransitionTime = timestamppb.New(c.Since)
+		conditions[i] = shownCondition(c)
+	}
+	if clients != nil {
+		for _, c := range clients.Conditions {
+			shown := shownCondition(c.Condition)
+			shown.ObservedGeneration = c.Generation
+			if !c.Probed.IsZero() {
+				shown.LastProbeTime = timestamppb.New(c.Probed)
+			}
+			conditions = append(conditions, shown)
 		}
 	}
 	switch status := object.Status.(type) {
@@ -101,6 +118,14 @@ func withReport(object *config.Config, r *status.Report) *config.Config {
 		out.Status = statusOfKind(object.GroupVersionKind, conditions, r.Generation)
 	}
 	return &out
+}
+
+func shownCondition(c status.Condition) *metav1alpha1.IstioCondition {
+	out := &metav1alpha1.IstioCondition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message}
+	if !c.Since.IsZero() {
+		out.LastTransitionTime = timestamppb.New(c.Since)
+	}
+	return out
 }
 
 // statusOfKind returns the status of an object that has only conditions.

@@ -1,17 +1,17 @@
 package rest
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/types/known/timestamppb"
+	"google.golang.org/protobuf/proto"
+	analysis "istio.io/api/analysis/v1alpha1"
 	metav1alpha1 "istio.io/api/meta/v1alpha1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	networking "istio.io/api/networking/v1alpha3"
 
+	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/health"
@@ -23,96 +23,239 @@ import (
 // statusPath is the last part of the path of the status of an object.
 const statusPath = "status"
 
-// maxStatusText bounds the reason and the message of a condition.
-const maxStatusText = 32 << 10
+// maxConditions bounds the conditions that clients can set on one object.
+const maxConditions = 32
 
-// hasStatus says whether clients can set the status of a kind. They can set the
-// condition Healthy of WorkloadEntries, and no condition that servers set.
+// hasStatus says whether clients can set the status of a kind: conditions of types other than
+// those that servers set (status.Types). Of WorkloadEntries, Healthy is one.
 func (s *Server) hasStatus(kind *schema.Schema) bool {
-	_, keeps := s.store.(storage.HealthKeeper)
-	return keeps && isKind(kind.GroupVersionKind, schema.WorkloadEntry)
+	_, keeps := s.store.(storage.StatusKeeper)
+	return keeps && kind.Group != "" && conditionsOf(schema.NewStatus(kind.GroupVersionKind)) != nil
 }
 
-// setStatus sets the health of a WorkloadEntry to the condition in the request; a
-// request without one removes the health. It ignores the rest of the object in the
-// request.
+// conditionsOf returns the conditions of a status that has some.
+func conditionsOf(status any) interface {
+	proto.Message
+	GetConditions() []*metav1alpha1.IstioCondition
+	GetValidationMessages() []*analysis.AnalysisMessageBase
+} {
+	switch status := status.(type) {
+	case *networking.ServiceEntryStatus:
+		return status
+	case *metav1alpha1.IstioStatus:
+		return status
+	}
+	return nil
+}
+
+// statusWrite is a request to set a status.
+type statusWrite struct {
+	*sentStatus
+	dry bool
+	// change returns the conditions of clients, of those that are there.
+	change func(known []status.ClientCondition) ([]status.ClientCondition, error)
+	// partial says that conditions that are not named stay.
+	partial bool
+}
+
+// setStatus sets the conditions of clients to those in the request. It ignores conditions of
+// servers, and the rest of the object in the request.
 func (s *Server) setStatus(c *call) error {
+	dry, err := dryRun(c.query["dryRun"])
+	if err != nil {
+		return err
+	}
 	body, err := s.budget.readJSON(c, "the object in the request body")
 	if err != nil {
 		return err
 	}
-	return s.writeStatus(c, body)
+	return s.replaceStatus(c, body, dry)
 }
+
+func (s *Server) replaceStatus(c *call, body []byte, dry bool) error {
+	sent, err := readStatus(c, body)
+	if err != nil {
+		return err
+	}
+	return s.writeStatus(c, &statusWrite{sentStatus: sent, dry: dry, change: sent.replacing(c.manager(), wholeSecond())})
+}
+
+// wholeSecond is the time of now as clients of Kubernetes keep times.
+func wholeSecond() time.Time { return time.Now().Truncate(time.Second) }
 
 // patchStatus is setStatus with the status that a patch makes of the present one. It is tried
 // anew if somebody else changes the object meanwhile.
 func (s *Server) patchStatus(c *call) error {
+	dry, err := dryRun(c.query["dryRun"])
+	if err != nil {
+		return err
+	}
 	p, err := s.readPatch(c)
 	if err != nil {
 		return err
 	}
+	if p.applies() {
+		sent, err := readStatus(c, p.text)
+		if err != nil {
+			return err
+		}
+		return s.writeStatus(c, &statusWrite{sentStatus: sent, dry: dry, partial: true, change: sent.applying(p.manager, p.force, wholeSecond())})
+	}
 	for attempt := 1; ; attempt++ {
 		from := s.cache.Snapshot()
-		err := s.tryPatchStatus(c, p)
+		err := s.tryPatchStatus(c, p, dry)
 		if !meanwhile(err) || attempt == attempts || !s.catchUp(c, from) {
 			return err
 		}
 	}
 }
 
-func (s *Server) tryPatchStatus(c *call, p *patch) error {
+func (s *Server) tryPatchStatus(c *call, p *patch, dry bool) error {
 	snapshot := s.cache.Snapshot()
 	live := ofStore(snapshot, c.key())
 	if live == nil {
-		return storage.ErrNotFound
+		return s.noStatus(c)
 	}
-	text, err := document(live, c.version)
+	text, err := document(withStatus(snapshot, live), c.version)
 	if err != nil {
 		return err
-	}
-	if p.applies() { // the status has no field that two managers could share
-		p = &patch{kind: types.MergePatchType, text: p.text}
 	}
 	if text, err = p.on(text, c.gvk()); err != nil {
 		return err
 	}
-	return s.writeStatus(c, text)
+	return s.replaceStatus(c, text, dry)
 }
 
-func (s *Server) writeStatus(c *call, body []byte) error {
-	keeper, ok := s.store.(storage.HealthKeeper)
-	if !ok {
-		return refusal.NotFound("this server keeps no status")
-	}
-	if dry, err := dryRun(c.query["dryRun"]); err != nil || dry {
-		if err == nil {
-			err = refusal.BadRequest("dryRun is not for the status of an object: leave it out")
-		}
+// noStatus says why the status of an object that is not the store's cannot be set.
+func (s *Server) noStatus(c *call) error {
+	if err := s.checkSource(storage.Op{Verb: storage.Update, Key: c.key()}); err != nil {
 		return err
 	}
-	update, err := readStatus(c, body)
-	if err != nil {
+	return storage.ErrNotFound
+}
+
+func (s *Server) writeStatus(c *call, w *statusWrite) error {
+	if err := s.checkSource(storage.Op{Verb: storage.Update, Key: c.key()}); err != nil {
 		return err
 	}
 	if err := s.permit(storage.Op{Verb: storage.Update, Key: c.key()}); err != nil {
 		return err
 	}
-	result, err := keeper.SetHealth(c.r.Context(), update)
+	if w.dry {
+		return s.tryStatus(c, w)
+	}
+	keeper := s.store.(storage.StatusKeeper)
+	result, err := keeper.SetConditions(c.r.Context(), storage.StatusUpdate{
+		Key: c.key(), UID: w.uid, ResourceVersion: w.resourceVersion, Change: w.change,
+	})
 	if err != nil {
 		return err
 	}
-	snapshot := s.await(c.r.Context(), result.Revision)
-	object := snapshot.Get(c.key())
-	if object == nil { // the cache does not show it yet
+	var told *storage.HealthResult
+	revision := result.Revision
+	if w.setsHealth(c) {
+		told, err = s.setHealth(c, w, result)
+		if err != nil {
+			return err
+		}
+		if at, err := strconv.ParseInt(told.Revision, 10, 64); err == nil {
+			revision = max(revision, at)
+		}
+	}
+	snapshot := s.await(c.r.Context(), strconv.FormatInt(revision, 10))
+	if snapshot == nil { // the cache does not show it yet
+		snapshot = s.cache.Snapshot()
+	}
+	object := snapshot.Stored(c.key())
+	if object == nil || object.UID != result.UID {
 		if object, err = s.store.Get(c.r.Context(), c.schema.GroupVersionKind, c.name, c.namespace); err != nil {
 			return err
 		}
 	}
-	warn(c.w, statusWarnings(object, update.Report, result))
-	if out := withStatus(snapshot, object); snapshot != nil {
-		return s.writeObject(c, http.StatusOK, out)
+	if told != nil {
+		warn(c.w, statusWarnings(object, w.health, *told))
 	}
-	return s.writeObject(c, http.StatusOK, withHealth(object, result.Report))
+	return s.writeObject(c, http.StatusOK, withStatusOf(snapshot, object, result, told))
+}
+
+// setsHealth says whether the request says something of the health of a WorkloadEntry.
+func (w *statusWrite) setsHealth(c *call) bool {
+	return isKind(c.schema.GroupVersionKind, schema.WorkloadEntry) && (!w.partial || !w.health.Unknown)
+}
+
+// setHealth sets the health of a WorkloadEntry whose other conditions are set already.
+func (s *Server) setHealth(c *call, w *statusWrite, others *status.Clients) (*storage.HealthResult, error) {
+	keeper, ok := s.store.(storage.HealthKeeper)
+	if !ok {
+		return nil, refusal.NotFound("this server keeps no health")
+	}
+	result, err := keeper.SetHealth(c.r.Context(), storage.HealthUpdate{
+		Key: c.key(), UID: others.UID, ResourceVersion: w.resourceVersion, Report: w.health,
+	})
+	return &result, err
+}
+
+// withStatusOf returns an object with its status after a write, where the snapshot may be of
+// before.
+func withStatusOf(snapshot *cache.Snapshot, object *config.Config, others *status.Clients, told *storage.HealthResult) *config.Config {
+	path := object.Key().Path()
+	report := snapshot.Statuses().Value(path)
+	if known := report.ClientsOf(object.UID); known == nil || known.Revision < others.Revision {
+		if len(others.Conditions) > 0 || known != nil {
+			report = report.WithClients(others)
+		}
+	}
+	compared := withComparedStatus(snapshot, object)
+	if told != nil && told.Report != nil && (told.Report.Revision == 0 || told.Report.Revision > snapshot.Revision()) {
+		compared = withHealth(object, told.Report)
+	}
+	if snapshot.Statuses().Len() > 0 {
+		report = current(report, object)
+	}
+	return withReport(compared, report)
+}
+
+// tryStatus answers a request as writeStatus does, and writes nothing.
+func (s *Server) tryStatus(c *call, w *statusWrite) error {
+	snapshot := s.cache.Snapshot()
+	object := ofStore(snapshot, c.key())
+	if object == nil {
+		return storage.ErrNotFound
+	}
+	served := withStatus(snapshot, object)
+	if w.uid != "" && w.uid != object.UID {
+		return otherUID(object.UID, w.uid)
+	}
+	others := &status.Clients{UID: object.UID}
+	if known := snapshot.Statuses().Value(object.Key().Path()).ClientsOf(object.UID); known != nil {
+		others.Conditions, others.Revision = known.Conditions, known.Revision
+	}
+	if w.resourceVersion != "" && w.resourceVersion != served.ResourceVersion {
+		return &storage.ConflictError{Key: object.Key(), Expected: w.resourceVersion, Actual: served.ResourceVersion}
+	}
+	next, err := w.change(others.Conditions)
+	if err != nil {
+		return err
+	}
+	others.Conditions = next
+	var told *storage.HealthResult
+	if w.setsHealth(c) {
+		report := *w.health
+		report.UID, report.Namespace, report.Name = object.UID, object.Namespace, object.Name
+		if report.Probed.IsZero() {
+			report.Probed = time.Now()
+		}
+		if report.Since.IsZero() {
+			report.Since = report.Probed
+		}
+		told = &storage.HealthResult{Report: &report}
+		warn(c.w, statusWarnings(object, w.health, *told))
+	}
+	others.Revision++ // later than what the snapshot has
+	out := withStatusOf(snapshot, object, others, told)
+	tried := *out
+	tried.ResourceVersion = served.ResourceVersion
+	return s.writeObject(c, http.StatusOK, &tried)
 }
 
 // statusWarnings returns why a report has no effect.
@@ -126,88 +269,4 @@ func statusWarnings(object *config.Config, sent *health.Report, result storage.H
 			object.Key(), health.ChecksAnnotation))
 	}
 	return warnings
-}
-
-func readStatus(c *call, body []byte) (storage.HealthUpdate, error) {
-	var object struct {
-		metav1.PartialObjectMetadata `json:",inline"`
-		Status                       json.RawMessage `json:"status"`
-	}
-	if err := json.Unmarshal(body, &object); err != nil {
-		return storage.HealthUpdate{}, refusal.BadRequest(fmt.Sprintf("the object in the request body cannot be read: %v", err))
-	}
-	var found faults
-	fitStatusToPath(c, &object.PartialObjectMetadata, &found)
-	update := storage.HealthUpdate{
-		Key: c.key(), UID: string(object.UID), ResourceVersion: object.ResourceVersion, Report: readReport(object.Status, &found),
-	}
-	details := metav1.StatusDetails{Name: c.name, Group: c.schema.Group, Kind: c.schema.Kind}
-	return update, found.error("the status of "+c.key().String()+" cannot be set", details)
-}
-
-// fitStatusToPath checks that the path names this object.
-func fitStatusToPath(c *call, object *metav1.PartialObjectMetadata, found *faults) {
-	kind := object.GroupVersionKind()
-	if kind.Kind != c.schema.Kind || kind.Group != c.schema.Group {
-		found.cannotRead("kind", fmt.Sprintf("is %q of %q, and the path takes %s of %s", kind.Kind, object.APIVersion, c.schema.Kind, groupName(c.schema.Group)))
-	}
-	if object.Namespace != "" && object.Namespace != c.namespace {
-		found.cannotRead("metadata.namespace", fmt.Sprintf("is %q, and the path says %q: make them equal", object.Namespace, c.namespace))
-	}
-	if object.Name != "" && object.Name != c.name {
-		found.cannotRead("metadata.name", fmt.Sprintf("is %q, and the path says %q: make them equal", object.Name, c.name))
-	}
-}
-
-// An absent status is an empty one.
-func readReport(text json.RawMessage, found *faults) *health.Report {
-	sent := &metav1alpha1.IstioStatus{}
-	if len(text) > 0 && string(text) != "null" {
-		if err := protojson.Unmarshal(text, sent); err != nil {
-			found.cannotRead("status", err.Error())
-			return nil
-		}
-	}
-	if len(sent.GetValidationMessages()) > 0 {
-		found.mayNotBe("status.validationMessages", "is not kept: leave it out")
-	}
-	report := &health.Report{Unknown: true}
-	for i, condition := range sent.GetConditions() {
-		field := fmt.Sprintf("status.conditions[%d]", i)
-		switch {
-		case status.Reserved(condition.GetType()): // sent back as read
-		case condition.GetType() != healthy:
-			found.mayNotBe(field+".type", fmt.Sprintf("is %q: only %s can be set", condition.GetType(), healthy))
-		case !report.Unknown:
-			found.mayNotBe(field+".type", "is "+healthy+" once more: say it once")
-		default:
-			report = readCondition(condition, field, found)
-		}
-	}
-	return report
-}
-
-func readCondition(in *metav1alpha1.IstioCondition, field string, found *faults) *health.Report {
-	if in.GetStatus() != "True" && in.GetStatus() != "False" {
-		found.mayNotBe(field+".status", fmt.Sprintf("is %q: use True or False, and leave the condition out where nothing is known", in.GetStatus()))
-	}
-	if n := len(in.GetReason()) + len(in.GetMessage()); n > maxStatusText {
-		found.mayNotBe(field+".message", fmt.Sprintf("and the reason have %d bytes, and may have %d", n, maxStatusText))
-	}
-	return &health.Report{
-		Healthy: in.GetStatus() == "True", Reason: in.GetReason(), Message: in.GetMessage(),
-		Since:  readTime(in.GetLastTransitionTime(), field+".lastTransitionTime", found),
-		Probed: readTime(in.GetLastProbeTime(), field+".lastProbeTime", found),
-	}
-}
-
-// readTime returns the zero time for an absent one.
-func readTime(in *timestamppb.Timestamp, field string, found *faults) time.Time {
-	if in == nil {
-		return time.Time{}
-	}
-	if in.GetSeconds() < 0 || in.CheckValid() != nil {
-		found.mayNotBe(field, "is no time that a workload can have been looked at")
-	}
-	return in.AsTime()
 }

@@ -215,6 +215,207 @@ func (x *Condition) GetSince() int64 {
 	return 0
 }
 
+// ClientStatus are the conditions that clients, other than servers, set on an object.
+type ClientStatus struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The object. It must agree with the key.
+	Group     string `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	Kind      string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	Namespace string `protobuf:"bytes,3,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Name      string `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
+	// The uid of the object: the conditions are not about another one of that name.
+	Uid        string             `protobuf:"bytes,5,opt,name=uid,proto3" json:"uid,omitempty"`
+	Conditions []*ClientCondition `protobuf:"bytes,6,rep,name=conditions,proto3" json:"conditions,omitempty"`
+	// Identifies the write.
+	WriteId       []byte `protobuf:"bytes,7,opt,name=write_id,json=writeId,proto3" json:"write_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClientStatus) Reset() {
+	*x = ClientStatus{}
+	mi := &file_status_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClientStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClientStatus) ProtoMessage() {}
+
+func (x *ClientStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_status_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClientStatus.ProtoReflect.Descriptor instead.
+func (*ClientStatus) Descriptor() ([]byte, []int) {
+	return file_status_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ClientStatus) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *ClientStatus) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ClientStatus) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *ClientStatus) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ClientStatus) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *ClientStatus) GetConditions() []*ClientCondition {
+	if x != nil {
+		return x.Conditions
+	}
+	return nil
+}
+
+func (x *ClientStatus) GetWriteId() []byte {
+	if x != nil {
+		return x.WriteId
+	}
+	return nil
+}
+
+// ClientCondition is one condition that a client set.
+type ClientCondition struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Type    string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	Status  string                 `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
+	Reason  string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Message string                 `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	// When the status last changed, and when the client last looked, in nanoseconds since the
+	// epoch; 0 if it does not say.
+	Since  int64 `protobuf:"varint,5,opt,name=since,proto3" json:"since,omitempty"`
+	Probed int64 `protobuf:"varint,6,opt,name=probed,proto3" json:"probed,omitempty"`
+	// The generation of the object that the condition is about, 0 if it does not say.
+	Generation int64 `protobuf:"varint,7,opt,name=generation,proto3" json:"generation,omitempty"`
+	// The field manager that set it.
+	Manager       string `protobuf:"bytes,8,opt,name=manager,proto3" json:"manager,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClientCondition) Reset() {
+	*x = ClientCondition{}
+	mi := &file_status_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClientCondition) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClientCondition) ProtoMessage() {}
+
+func (x *ClientCondition) ProtoReflect() protoreflect.Message {
+	mi := &file_status_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClientCondition.ProtoReflect.Descriptor instead.
+func (*ClientCondition) Descriptor() ([]byte, []int) {
+	return file_status_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ClientCondition) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *ClientCondition) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
+func (x *ClientCondition) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ClientCondition) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *ClientCondition) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *ClientCondition) GetProbed() int64 {
+	if x != nil {
+		return x.Probed
+	}
+	return 0
+}
+
+func (x *ClientCondition) GetGeneration() int64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *ClientCondition) GetManager() string {
+	if x != nil {
+		return x.Manager
+	}
+	return ""
+}
+
 // Replica is the report of one server about the proxies connected to it.
 type Replica struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -236,7 +437,7 @@ type Replica struct {
 
 func (x *Replica) Reset() {
 	*x = Replica{}
-	mi := &file_status_proto_msgTypes[2]
+	mi := &file_status_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -248,7 +449,7 @@ func (x *Replica) String() string {
 func (*Replica) ProtoMessage() {}
 
 func (x *Replica) ProtoReflect() protoreflect.Message {
-	mi := &file_status_proto_msgTypes[2]
+	mi := &file_status_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -261,7 +462,7 @@ func (x *Replica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replica.ProtoReflect.Descriptor instead.
 func (*Replica) Descriptor() ([]byte, []int) {
-	return file_status_proto_rawDescGZIP(), []int{2}
+	return file_status_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Replica) GetId() string {
@@ -335,7 +536,7 @@ type Registration struct {
 
 func (x *Registration) Reset() {
 	*x = Registration{}
-	mi := &file_status_proto_msgTypes[3]
+	mi := &file_status_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -347,7 +548,7 @@ func (x *Registration) String() string {
 func (*Registration) ProtoMessage() {}
 
 func (x *Registration) ProtoReflect() protoreflect.Message {
-	mi := &file_status_proto_msgTypes[3]
+	mi := &file_status_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -360,7 +561,7 @@ func (x *Registration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Registration.ProtoReflect.Descriptor instead.
 func (*Registration) Descriptor() ([]byte, []int) {
-	return file_status_proto_rawDescGZIP(), []int{3}
+	return file_status_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Registration) GetGroup() string {
@@ -406,7 +607,7 @@ type Use struct {
 
 func (x *Use) Reset() {
 	*x = Use{}
-	mi := &file_status_proto_msgTypes[4]
+	mi := &file_status_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -418,7 +619,7 @@ func (x *Use) String() string {
 func (*Use) ProtoMessage() {}
 
 func (x *Use) ProtoReflect() protoreflect.Message {
-	mi := &file_status_proto_msgTypes[4]
+	mi := &file_status_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -431,7 +632,7 @@ func (x *Use) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Use.ProtoReflect.Descriptor instead.
 func (*Use) Descriptor() ([]byte, []int) {
-	return file_status_proto_rawDescGZIP(), []int{4}
+	return file_status_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Use) GetReplica() string {
@@ -468,7 +669,7 @@ type Sources struct {
 
 func (x *Sources) Reset() {
 	*x = Sources{}
-	mi := &file_status_proto_msgTypes[5]
+	mi := &file_status_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -480,7 +681,7 @@ func (x *Sources) String() string {
 func (*Sources) ProtoMessage() {}
 
 func (x *Sources) ProtoReflect() protoreflect.Message {
-	mi := &file_status_proto_msgTypes[5]
+	mi := &file_status_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -493,7 +694,7 @@ func (x *Sources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sources.ProtoReflect.Descriptor instead.
 func (*Sources) Descriptor() ([]byte, []int) {
-	return file_status_proto_rawDescGZIP(), []int{5}
+	return file_status_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Sources) GetReplica() string {
@@ -529,7 +730,7 @@ type SourceState struct {
 
 func (x *SourceState) Reset() {
 	*x = SourceState{}
-	mi := &file_status_proto_msgTypes[6]
+	mi := &file_status_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -541,7 +742,7 @@ func (x *SourceState) String() string {
 func (*SourceState) ProtoMessage() {}
 
 func (x *SourceState) ProtoReflect() protoreflect.Message {
-	mi := &file_status_proto_msgTypes[6]
+	mi := &file_status_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -554,7 +755,7 @@ func (x *SourceState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceState.ProtoReflect.Descriptor instead.
 func (*SourceState) Descriptor() ([]byte, []int) {
-	return file_status_proto_rawDescGZIP(), []int{6}
+	return file_status_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *SourceState) GetName() string {
@@ -617,7 +818,7 @@ type SourceContent struct {
 
 func (x *SourceContent) Reset() {
 	*x = SourceContent{}
-	mi := &file_status_proto_msgTypes[7]
+	mi := &file_status_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -629,7 +830,7 @@ func (x *SourceContent) String() string {
 func (*SourceContent) ProtoMessage() {}
 
 func (x *SourceContent) ProtoReflect() protoreflect.Message {
-	mi := &file_status_proto_msgTypes[7]
+	mi := &file_status_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -642,7 +843,7 @@ func (x *SourceContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceContent.ProtoReflect.Descriptor instead.
 func (*SourceContent) Descriptor() ([]byte, []int) {
-	return file_status_proto_rawDescGZIP(), []int{7}
+	return file_status_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SourceContent) GetReplica() string {
@@ -702,7 +903,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_status_proto_msgTypes[8]
+	mi := &file_status_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -714,7 +915,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_status_proto_msgTypes[8]
+	mi := &file_status_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -727,7 +928,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_status_proto_rawDescGZIP(), []int{8}
+	return file_status_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Change) GetFrom() int64 {
@@ -772,7 +973,7 @@ type Count struct {
 
 func (x *Count) Reset() {
 	*x = Count{}
-	mi := &file_status_proto_msgTypes[9]
+	mi := &file_status_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -784,7 +985,7 @@ func (x *Count) String() string {
 func (*Count) ProtoMessage() {}
 
 func (x *Count) ProtoReflect() protoreflect.Message {
-	mi := &file_status_proto_msgTypes[9]
+	mi := &file_status_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -797,7 +998,7 @@ func (x *Count) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Count.ProtoReflect.Descriptor instead.
 func (*Count) Descriptor() ([]byte, []int) {
-	return file_status_proto_rawDescGZIP(), []int{9}
+	return file_status_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Count) GetAccepted() int64 {
@@ -849,7 +1050,7 @@ type Trouble struct {
 
 func (x *Trouble) Reset() {
 	*x = Trouble{}
-	mi := &file_status_proto_msgTypes[10]
+	mi := &file_status_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -861,7 +1062,7 @@ func (x *Trouble) String() string {
 func (*Trouble) ProtoMessage() {}
 
 func (x *Trouble) ProtoReflect() protoreflect.Message {
-	mi := &file_status_proto_msgTypes[10]
+	mi := &file_status_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -874,7 +1075,7 @@ func (x *Trouble) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Trouble.ProtoReflect.Descriptor instead.
 func (*Trouble) Descriptor() ([]byte, []int) {
-	return file_status_proto_rawDescGZIP(), []int{10}
+	return file_status_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Trouble) GetNode() string {
@@ -965,7 +1166,7 @@ type KnownProxy struct {
 
 func (x *KnownProxy) Reset() {
 	*x = KnownProxy{}
-	mi := &file_status_proto_msgTypes[11]
+	mi := &file_status_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -977,7 +1178,7 @@ func (x *KnownProxy) String() string {
 func (*KnownProxy) ProtoMessage() {}
 
 func (x *KnownProxy) ProtoReflect() protoreflect.Message {
-	mi := &file_status_proto_msgTypes[11]
+	mi := &file_status_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -990,7 +1191,7 @@ func (x *KnownProxy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KnownProxy.ProtoReflect.Descriptor instead.
 func (*KnownProxy) Descriptor() ([]byte, []int) {
-	return file_status_proto_rawDescGZIP(), []int{11}
+	return file_status_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *KnownProxy) GetNode() string {
@@ -1115,7 +1316,28 @@ const file_status_proto_rawDesc = "" +
 	"\x06status\x18\x02 \x01(\tR\x06status\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12\x14\n" +
-	"\x05since\x18\x05 \x01(\x03R\x05since\"\xce\x02\n" +
+	"\x05since\x18\x05 \x01(\x03R\x05since\"\xdd\x01\n" +
+	"\fClientStatus\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x1c\n" +
+	"\tnamespace\x18\x03 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\x12\x10\n" +
+	"\x03uid\x18\x05 \x01(\tR\x03uid\x12D\n" +
+	"\n" +
+	"conditions\x18\x06 \x03(\v2$.portolan.storage.v1.ClientConditionR\n" +
+	"conditions\x12\x19\n" +
+	"\bwrite_id\x18\a \x01(\fR\awriteId\"\xd7\x01\n" +
+	"\x0fClientCondition\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x16\n" +
+	"\x06status\x18\x02 \x01(\tR\x06status\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\x12\x14\n" +
+	"\x05since\x18\x05 \x01(\x03R\x05since\x12\x16\n" +
+	"\x06probed\x18\x06 \x01(\x03R\x06probed\x12\x1e\n" +
+	"\n" +
+	"generation\x18\a \x01(\x03R\n" +
+	"generation\x12\x18\n" +
+	"\amanager\x18\b \x01(\tR\amanager\"\xce\x02\n" +
 	"\aReplica\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aproxies\x18\x02 \x01(\x03R\aproxies\x125\n" +
@@ -1207,37 +1429,40 @@ func file_status_proto_rawDescGZIP() []byte {
 	return file_status_proto_rawDescData
 }
 
-var file_status_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_status_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_status_proto_goTypes = []any{
-	(*Status)(nil),        // 0: portolan.storage.v1.Status
-	(*Condition)(nil),     // 1: portolan.storage.v1.Condition
-	(*Replica)(nil),       // 2: portolan.storage.v1.Replica
-	(*Registration)(nil),  // 3: portolan.storage.v1.Registration
-	(*Use)(nil),           // 4: portolan.storage.v1.Use
-	(*Sources)(nil),       // 5: portolan.storage.v1.Sources
-	(*SourceState)(nil),   // 6: portolan.storage.v1.SourceState
-	(*SourceContent)(nil), // 7: portolan.storage.v1.SourceContent
-	(*Change)(nil),        // 8: portolan.storage.v1.Change
-	(*Count)(nil),         // 9: portolan.storage.v1.Count
-	(*Trouble)(nil),       // 10: portolan.storage.v1.Trouble
-	(*KnownProxy)(nil),    // 11: portolan.storage.v1.KnownProxy
-	nil,                   // 12: portolan.storage.v1.KnownProxy.LabelsEntry
+	(*Status)(nil),          // 0: portolan.storage.v1.Status
+	(*Condition)(nil),       // 1: portolan.storage.v1.Condition
+	(*ClientStatus)(nil),    // 2: portolan.storage.v1.ClientStatus
+	(*ClientCondition)(nil), // 3: portolan.storage.v1.ClientCondition
+	(*Replica)(nil),         // 4: portolan.storage.v1.Replica
+	(*Registration)(nil),    // 5: portolan.storage.v1.Registration
+	(*Use)(nil),             // 6: portolan.storage.v1.Use
+	(*Sources)(nil),         // 7: portolan.storage.v1.Sources
+	(*SourceState)(nil),     // 8: portolan.storage.v1.SourceState
+	(*SourceContent)(nil),   // 9: portolan.storage.v1.SourceContent
+	(*Change)(nil),          // 10: portolan.storage.v1.Change
+	(*Count)(nil),           // 11: portolan.storage.v1.Count
+	(*Trouble)(nil),         // 12: portolan.storage.v1.Trouble
+	(*KnownProxy)(nil),      // 13: portolan.storage.v1.KnownProxy
+	nil,                     // 14: portolan.storage.v1.KnownProxy.LabelsEntry
 }
 var file_status_proto_depIdxs = []int32{
 	1,  // 0: portolan.storage.v1.Status.conditions:type_name -> portolan.storage.v1.Condition
-	8,  // 1: portolan.storage.v1.Replica.changes:type_name -> portolan.storage.v1.Change
-	10, // 2: portolan.storage.v1.Replica.troubles:type_name -> portolan.storage.v1.Trouble
-	9,  // 3: portolan.storage.v1.Replica.now:type_name -> portolan.storage.v1.Count
-	3,  // 4: portolan.storage.v1.Replica.registrations:type_name -> portolan.storage.v1.Registration
-	6,  // 5: portolan.storage.v1.Sources.sources:type_name -> portolan.storage.v1.SourceState
-	9,  // 6: portolan.storage.v1.Change.alone:type_name -> portolan.storage.v1.Count
-	9,  // 7: portolan.storage.v1.Change.all:type_name -> portolan.storage.v1.Count
-	12, // 8: portolan.storage.v1.KnownProxy.labels:type_name -> portolan.storage.v1.KnownProxy.LabelsEntry
-	9,  // [9:9] is the sub-list for method output_type
-	9,  // [9:9] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	3,  // 1: portolan.storage.v1.ClientStatus.conditions:type_name -> portolan.storage.v1.ClientCondition
+	10, // 2: portolan.storage.v1.Replica.changes:type_name -> portolan.storage.v1.Change
+	12, // 3: portolan.storage.v1.Replica.troubles:type_name -> portolan.storage.v1.Trouble
+	11, // 4: portolan.storage.v1.Replica.now:type_name -> portolan.storage.v1.Count
+	5,  // 5: portolan.storage.v1.Replica.registrations:type_name -> portolan.storage.v1.Registration
+	8,  // 6: portolan.storage.v1.Sources.sources:type_name -> portolan.storage.v1.SourceState
+	11, // 7: portolan.storage.v1.Change.alone:type_name -> portolan.storage.v1.Count
+	11, // 8: portolan.storage.v1.Change.all:type_name -> portolan.storage.v1.Count
+	14, // 9: portolan.storage.v1.KnownProxy.labels:type_name -> portolan.storage.v1.KnownProxy.LabelsEntry
+	10, // [10:10] is the sub-list for method output_type
+	10, // [10:10] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_status_proto_init() }
@@ -1251,7 +1476,7 @@ func file_status_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_status_proto_rawDesc), len(file_status_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
