@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -35,6 +36,12 @@ func apiClient(t *testing.T, name string) string {
 	return path
 }
 
+// kubeconfigFile writes a kubeconfig of the plain port.
+func (s *server) kubeconfigFile(t *testing.T) string {
+	t.Helper()
+	return kubeconfig(t, `server: "http://`+s.api+`"`, "{}")
+}
+
 // kubeconfigFile writes a kubeconfig as people have it for a cluster: with TLS and the token of an
 // administrator.
 func (s *secureServer) kubeconfigFile(t *testing.T) string {
@@ -44,17 +51,22 @@ func (s *secureServer) kubeconfigFile(t *testing.T) string {
 		t.Fatal(err)
 	}
 	token := strings.TrimSpace(s.must("", "user", "create", "gitops", "--role", "admin"))
+	return kubeconfig(t, `server: "https://localhost:`+port+`", certificate-authority: "`+s.files.CA+`"`, "{token: "+token+"}")
+}
+
+func kubeconfig(t *testing.T, cluster, user string) string {
+	t.Helper()
 	return write(t, "kubeconfig", fill(`
 apiVersion: v1
 kind: Config
 clusters:
-- {name: mesh, cluster: {server: "https://localhost:$port", certificate-authority: "$ca"}}
+- {name: mesh, cluster: {$cluster}}
 users:
-- {name: gitops, user: {token: "$token"}}
+- {name: gitops, user: $user}
 contexts:
 - {name: mesh, context: {cluster: mesh, user: gitops, namespace: shop}}
 current-context: mesh
-`, "$port", port, "$ca", s.files.CA, "$token", token))
+`, "$cluster", cluster, "$user", user))
 }
 
 // clientRun is a client with a kubeconfig.
@@ -108,9 +120,10 @@ func TestAPIClients(t *testing.T) {
 func TestFluxSeesARefusal(t *testing.T) {
 	t.Parallel()
 	path := apiClient(t, "clients")
-	s := startSecureServer(t, serverOptions{})
+	s := startServer(t, serverOptions{})
 	proxy, err := xdstest.Open(t, s.xds, xdstest.ClientOptions{
-		Node: xdstest.NewNode("sidecar", "10.0.0.9", "web", "shop", nil),
+		Node:    xdstest.NewNode("sidecar", "10.0.0.9", "web", "shop", nil),
+		Variant: protocol.Delta, // so that it refuses what is new alone
 		Refuse: func(a *xdstest.Answer) string {
 			for _, name := range a.Names() {
 				if strings.Contains(name, ".refused") {
@@ -125,8 +138,22 @@ func TestFluxSeesARefusal(t *testing.T) {
 	}
 	defer proxy.Close()
 	proxy.Subscribe(xdstest.ClusterType, "*")
+	proxy.AwaitAnswer(xdstest.ClusterType, 0)
+	s.apply(ship("shop", "first", "10.0.0.2"))
+	s.must("", "wait", "se/first", "-n", "shop", "--for=condition=Programmed") // from then on new objects have conditions at once
 	c := clientRun{path: path, kubeconfig: s.kubeconfigFile(t), home: t.TempDir()}
 	if out, ok := c.run(t, "-test.run", "^"+flawedForFlux+"$", "-test.v"); !ok || !strings.Contains(out, "--- PASS: "+flawedForFlux) {
+		t.Error(out)
+	}
+}
+
+// TestPythonClient: the client of Kubernetes in Python does what programs do with it.
+func TestPythonClient(t *testing.T) {
+	t.Parallel()
+	python := apiClient(t, "python/bin/python")
+	s := startSecureServer(t, serverOptions{})
+	c := clientRun{path: python, kubeconfig: s.kubeconfigFile(t), home: t.TempDir()}
+	if out, ok := c.run(t, "testdata/apiclients/client.py"); !ok || !strings.Contains(out, "leader works") {
 		t.Error(out)
 	}
 }

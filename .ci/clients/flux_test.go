@@ -249,14 +249,17 @@ spec:
 }
 
 // TestFluxWaits: Flux sees an object that a proxy refuses as failed, and says why. Proxies
-// refuse what is in the namespace "refused".
+// refuse clusters of the namespace "refused".
 func TestFluxWaits(t *testing.T) {
 	t.Parallel()
 	m := flux(t)
-	all := objects(t, fluxSource, "refused")
-	made := applyAll(t, m, all, ssa.DefaultApplyOptions())
-	err := m.WaitForSetWithContext(t.Context(), made.ToObjMetadataSet(), ssa.WaitOptions{Interval: 100 * time.Millisecond, Timeout: 30 * time.Second, FailFast: true})
-	if err == nil || !strings.Contains(err.Error(), "ServiceEntry/refused/web") || !strings.Contains(err.Error(), "Failed") {
-		t.Errorf("%v", err)
+	all := []*unstructured.Unstructured{content(service("refused", "web", "10.0.0.1")), content(service("taken", "web", "10.0.0.1"))}
+	wait := func(one *unstructured.Unstructured) error {
+		made := applyAll(t, m, []*unstructured.Unstructured{one}, ssa.DefaultApplyOptions())
+		return m.WaitForSetWithContext(t.Context(), made.ToObjMetadataSet(), ssa.WaitOptions{Interval: 100 * time.Millisecond, Timeout: 30 * time.Second, FailFast: true})
 	}
+	if err := wait(all[0]); err == nil || !strings.Contains(err.Error(), "ServiceEntry/refused/web") || !strings.Contains(err.Error(), "Failed") {
+		t.Errorf("a refused one: %v", err)
+	}
+	must(t, wait(all[1]))
 }

@@ -123,4 +123,6 @@ func content(o runtime.Object) *unstructured.Unstructured {
 }
 
 // applied is what a server-side apply of an object sends.
-func applied(o runtime.Object) runtime.ApplyConfiguration { return client.ApplyConfigurationFromUnstructured(content(o)) }
+func applied(o runtime.Object) runtime.ApplyConfiguration {
+	return client.ApplyConfigurationFromUnstructured(content(o))
+}
