@@ -4,6 +4,7 @@ It exits with 0 if all is as in a cluster.
 """
 
 import base64
+import os
 import sys
 import threading
 import uuid
@@ -155,3 +156,4 @@ client.CoreV1Api().create_namespace(client.V1Namespace(metadata=client.V1ObjectM
 for scenario in (custom_objects, dynamic_client, core, leader):
     scenario()
     print(scenario.__name__, "works", flush=True)
+os._exit(0)  # the one who leads never ends
