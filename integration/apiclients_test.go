@@ -142,9 +142,11 @@ func TestFluxSeesARefusal(t *testing.T) {
 	s.apply(ship("shop", "first", "10.0.0.2"))
 	s.must("", "wait", "se/first", "-n", "shop", "--for=condition=Programmed") // from then on new objects have conditions at once
 	c := clientRun{path: path, kubeconfig: s.kubeconfigFile(t), home: t.TempDir()}
-	if out, ok := c.run(t, "-test.run", "^"+flawedForFlux+"$", "-test.v"); !ok || !strings.Contains(out, "--- PASS: "+flawedForFlux) {
-		t.Error(out)
+	out, ok := c.run(t, "-test.run", "^"+flawedForFlux+"$", "-test.v")
+	if !ok || !strings.Contains(out, "--- PASS: "+flawedForFlux) {
+		t.Fatal(out)
 	}
+	t.Log(out)
 }
 
 // TestPythonClient: the client of Kubernetes in Python does what programs do with it.
