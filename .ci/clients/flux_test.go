@@ -263,3 +263,15 @@ func TestFluxWaits(t *testing.T) {
 	}
 	must(t, wait(all[1]))
 }
+
+// TestFluxSecrets: a new value of a secret is applied, though nobody can read the old one.
+func TestFluxSecrets(t *testing.T) {
+	t.Parallel()
+	m, o := flux(t), ssa.DefaultApplyOptions()
+	secret := func(value string) []*unstructured.Unstructured {
+		return objects(t, "{apiVersion: v1, kind: Secret, metadata: {name: door, namespace: $NS}, stringData: {password: "+value+"}}", "flux-secrets")
+	}
+	allAre(t, applyAll(t, m, secret("swordfish"), o), ssa.CreatedAction, 1)
+	allAre(t, applyAll(t, m, secret("swordfish"), o), ssa.UnchangedAction, 1)
+	allAre(t, applyAll(t, m, secret("mackerel"), o), ssa.ConfiguredAction, 1)
+}
