@@ -277,6 +277,22 @@ func TestArgoCDDefaults(t *testing.T) {
 	a.expectNone("as it merges", a.drift(all, a.structured()...))
 }
 
+// TestArgoCDSecrets: nobody reads the data of a secret, so that it differs where the application
+// compares by itself, and never does, whatever its value, where the server compares.
+func TestArgoCDSecrets(t *testing.T) {
+	t.Parallel()
+	a := newApp(t, "argocd-secrets")
+	all := a.resources("{apiVersion: v1, kind: Secret, metadata: {name: door, namespace: $NS}, data: {password: c3dvcmRmaXNo}}")
+	a.sync(all)
+	if got := a.drift(all); len(got) != 1 {
+		t.Errorf("three ways: %v", got)
+	}
+	a.sync(all, sync.WithServerSideApply(true), sync.WithServerSideApplyManager(controller))
+	a.expectNone("on the server", a.drift(all, a.serverSide()...))
+	changed := a.resources("{apiVersion: v1, kind: Secret, metadata: {name: door, namespace: $NS}, data: {password: bWFja2VyZWw=}}")
+	a.expectNone("on the server, of another value", a.drift(changed, a.serverSide()...))
+}
+
 // TestArgoCDHealth: kinds of Istio have no health of their own: what is there is healthy.
 func TestArgoCDHealth(t *testing.T) {
 	t.Parallel()
