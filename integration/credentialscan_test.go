@@ -250,6 +250,9 @@ func TestCredentialsAreNowhereInTheClear(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	for name, text := range s.bundle("--node", "web") {
+		seen["the debug bundle: "+name] = text
+	}
 	if seen["the snapshot"], err = os.ReadFile(snapshot); err != nil {
 		t.Fatal(err)
 	}
@@ -283,12 +286,12 @@ func TestCredentialsAreNowhereInTheClear(t *testing.T) {
 			t.Errorf("the key in %s is not found", file)
 		}
 	}
-	for _, where := range []string{"the snapshot", "portolan export", "portolan audit -o json", "portolan proxy config all web -o json"} {
+	for _, where := range []string{"the snapshot", "portolan export", "portolan audit -o json", "portolan proxy config all web -o json", "the debug bundle: proxy-1-web.json"} {
 		if len(word.scan(seen[where])) == 0 {
 			t.Errorf("%s does not have a word that it should", where)
 		}
 	}
-	for where, words := range map[string]string{"the log": "level=DEBUG", "portolan audit --refused -o json": "the token is not valid", "/metrics": "portolan_certificates_refused_total"} {
+	for where, words := range map[string]string{"the log": "level=DEBUG", "the debug bundle: log.txt": "level=DEBUG", "the debug bundle: audit.json": "RecordList", "portolan audit --refused -o json": "the token is not valid", "/metrics": "portolan_certificates_refused_total"} {
 		if !strings.Contains(string(seen[where]), words) {
 			t.Errorf("%s does not have %q", where, words)
 		}

@@ -39,6 +39,7 @@ func TestSoakDist(t *testing.T) {
 	})
 	t.Run("units", func(t *testing.T) { t.Parallel(); unitsAreHardened(t) })
 	t.Run("pages", func(t *testing.T) { t.Parallel(); pagesHaveCommands(t, dist) })
+	t.Run("monitoring", func(t *testing.T) { t.Parallel(); packagesHaveRules(t, dist) })
 	t.Run("deb", func(t *testing.T) { t.Parallel(); debComesAndGoes(t, dist) })
 	t.Run("rpm", func(t *testing.T) { t.Parallel(); rpmComesAndGoes(t, dist) })
 	t.Run("image", func(t *testing.T) { t.Parallel(); imageStarts(t, dist) })
@@ -125,6 +126,29 @@ func pagesHaveCommands(t *testing.T, dist string) {
 			if c[1] != "completion" && !strings.Contains(page, section) {
 				t.Errorf("%s(1) has no section of %s", name, c[1])
 			}
+		}
+	}
+}
+
+// packagesHaveRules: the packages of the server and its archive have the rules and the dashboard
+// as they are here.
+func packagesHaveRules(t *testing.T, dist string) {
+	for _, name := range []string{"alerts.yaml", "dashboard.json"} {
+		want, err := os.ReadFile(filepath.Join(monitoring, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		inside := "./usr/share/portolan/monitoring/" + name
+		for what, command := range map[string]string{
+			"the deb":     "dpkg-deb --fsys-tarfile " + distFile(t, dist, "portolan_*.deb") + " | tar -xO " + inside,
+			"the archive": "tar -xzOf " + distFile(t, dist, "portolan_*.tar.gz") + " " + inside,
+		} {
+			if got := output(t, "", "sh", "-c", command); got != string(want) {
+				t.Errorf("%s has another %s", what, name)
+			}
+		}
+		if listed := output(t, "", "rpm", "-qlp", distFile(t, dist, "portolan_*.rpm")); !strings.Contains(listed, strings.TrimPrefix(inside, ".")+"\n") {
+			t.Errorf("the rpm has no %s: %s", name, listed)
 		}
 	}
 }

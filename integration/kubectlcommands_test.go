@@ -204,6 +204,15 @@ var kubectlCommands = []typed{
 	{line: "get secret door -o yaml", says: []string{"name: key"}},
 	{line: "describe secret door", says: []string{"door"}},
 
+	// What says a default, or spells a duration in its own way, is read back as it was written.
+	{line: "apply -f -", stdin: spelledOut, says: []string{"destinationrule.networking.istio.io/spelled created", "virtualservice.networking.istio.io/spelled created"}},
+	{line: "apply -f -", stdin: spelledOut, says: []string{"destinationrule.networking.istio.io/spelled unchanged", "virtualservice.networking.istio.io/spelled unchanged"}},
+	{line: "diff -f -", stdin: spelledOut},
+	{line: "apply --server-side -f -", stdin: spelledOut, says: []string{"spelled serverside-applied"}},
+	{line: "diff --server-side -f -", stdin: spelledOut},
+	{line: "get vs spelled -o jsonpath={.spec.http[0].route[0].weight}{.spec.http[0].timeout}", says: []string{"01m30s"}},
+	{line: "delete vs,dr spelled", says: []string{"deleted"}},
+
 	// Taking away.
 	{line: "delete secret door applied", says: []string{`"door" deleted`}},
 	{line: "delete vs nothing", fails: true, says: []string{"not found"}},
@@ -219,6 +228,30 @@ var kubectlCommands = []typed{
 	{line: "delete namespace shop", says: []string{`"shop" deleted`}},
 	{line: "get cm -n shop", says: []string{"No resources found"}},
 }
+
+// spelledOut has fields with their default values.
+const spelledOut = `apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: spelled, namespace: shop}
+spec:
+  host: reviews
+  exportTo: []
+  trafficPolicy:
+    loadBalancer: {simple: UNSPECIFIED, warmup: {duration: 60s}}
+    connectionPool: {http: {h2UpgradePolicy: DEFAULT, maxRetries: 0}, tcp: {connectTimeout: 25ms}}
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: spelled, namespace: shop}
+spec:
+  hosts: [spelled]
+  http:
+  - timeout: 1m30s
+    match: [{ignoreUriCase: false, port: 0}]
+    route:
+    - {destination: {host: reviews, subset: ""}, weight: 0}
+    - {destination: {host: ratings}, weight: 100}
+`
 
 // TestKubectlAsTyped: the commands of kubectl that people type do what they say, with nothing added.
 func TestKubectlAsTyped(t *testing.T) {

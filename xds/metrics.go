@@ -39,7 +39,7 @@ func newMetrics(r prometheus.Registerer, s *DiscoveryServer) *metrics {
 	gauge("portolan_xds_failed_resources", "Resources that cannot be built. Proxies keep their last good form.", func() int { return len(s.desired.Failures()) })
 	gauge("portolan_memo_resources", "Built resources that are held.", s.desired.Built)
 	begun, _ := lru.New[int64, time.Time](keptRevisions) // fails for a size below 1 only
-	return &metrics{
+	m := &metrics{
 		pushes:     counter("portolan_pushes_total", "Contexts published, by whether more than endpoints changed.", "full"),
 		responses:  counter("portolan_xds_responses_total", "Responses sent, by type.", "type"),
 		resources:  counter("portolan_xds_resources_sent_total", "Resources sent, by type.", "type"),
@@ -50,6 +50,10 @@ func newMetrics(r prometheus.Registerer, s *DiscoveryServer) *metrics {
 		ackTime:    histogram("portolan_apply_to_ack_seconds", "Time from the commit of a revision to its acknowledgement by a proxy."),
 		begun:      begun,
 	}
+	for _, t := range s.proxyTypes {
+		m.countersOf(t.Name) // from 0 on, so that an alert sees the first increase
+	}
+	return m
 }
 
 // acked records the time from the commit of a revision to a proxy's ACK, if the proxy was

@@ -30,7 +30,7 @@ func (p product) packages() (*nfpm.Info, error) {
 		return nil, err
 	}
 	words := map[string]string{
-		"FILES": filepath.Join(p.files, p.name), "STAGE": p.stage, "BINARY": p.binary(),
+		"FILES": filepath.Join(p.files, p.name), "EXAMPLES": filepath.Join(p.source, "examples"), "STAGE": p.stage, "BINARY": p.binary(),
 		"ARCH": p.arch, "VERSION": p.packageVersion(), "MAINTAINER": maintainer,
 	}
 	described := os.Expand(string(text), func(word string) string { return words[word] })

@@ -51,10 +51,10 @@ func (c *Cache) check(ctx context.Context, cancel context.CancelCauseFunc) {
 			cancel(err)
 			return
 		case err != nil:
-			c.metrics.checks.WithLabelValues("failed").Inc()
+			c.metrics.checks.WithLabelValues(checkFailed).Inc()
 			c.o.Log.Debug("the cache cannot be compared with the store", "err", err)
 		default:
-			c.metrics.checks.WithLabelValues("equal").Inc()
+			c.metrics.checks.WithLabelValues(checkEqual).Inc()
 		}
 		if err != nil && values {
 			timer.Reset(c.o.RetryMax)
@@ -98,7 +98,7 @@ func (c *Cache) compare(ctx context.Context, values bool) error {
 	if confirmed == 0 {
 		return nil
 	}
-	c.metrics.checks.WithLabelValues("different").Inc()
+	c.metrics.checks.WithLabelValues(checkDifferent).Inc()
 	c.o.Log.Error("the cache differs from the store, it is listed anew: unless the store was restored or has lost writes, please report this",
 		"revision", c.Snapshot().Revision(), "differences", confirmed, "first", strings.Join(shown, ", "))
 	return fmt.Errorf("%w: %d keys, such as %s", errDiverged, confirmed, strings.Join(shown, ", "))

@@ -24,6 +24,13 @@ func newMetrics(r prometheus.Registerer, c *Cache) *metrics {
 		epochs: prometheus.NewCounter(prometheus.CounterOpts{Name: "portolan_cache_epochs_total",
 			Help: "How often the store turned out to be another one or to have gone back, as after a restore."}),
 	}
+	// From 0 on, so that an alert sees the first increase.
+	for _, outcome := range []string{checkEqual, checkDifferent, checkFailed} {
+		m.checks.WithLabelValues(outcome)
+	}
+	for _, cause := range []error{rpctypes.ErrCompacted, errWentBack, errDiverged, nil} {
+		m.relists.WithLabelValues(reasonOf(cause))
+	}
 	if r == nil {
 		return m
 	}
@@ -54,6 +61,9 @@ func newMetrics(r prometheus.Registerer, c *Cache) *metrics {
 		}))
 	return m
 }
+
+// The outcomes of comparisons.
+const checkEqual, checkDifferent, checkFailed = "equal", "different", "failed"
 
 func gauge(name, help string, value func() float64) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)

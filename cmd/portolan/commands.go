@@ -7,6 +7,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/access"
 	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
+	"github.com/portolan-mesh/portolan/cmd/portolan/debug"
 	"github.com/portolan-mesh/portolan/cmd/portolan/objects"
 	"github.com/portolan-mesh/portolan/cmd/portolan/proxies"
 	"github.com/portolan-mesh/portolan/cmd/portolan/serve/command"
@@ -21,7 +22,7 @@ func whole() cli.Program {
 func commands(env *cli.Environment) []*cobra.Command {
 	return slices.Concat(
 		[]*cobra.Command{command.New(console(env))},
-		objects.Commands(env), proxies.Commands(env), store.Commands(env), access.Commands(env),
+		objects.Commands(env), proxies.Commands(env), store.Commands(env), access.Commands(env), debug.Commands(env),
 	)
 }
 

@@ -33,6 +33,10 @@ type Codec interface {
 	// Veiled says whether specs are Veiled.
 	Veiled() bool
 
+	// keepsText says whether a Written is kept of specs. The documents of Kubernetes' own kinds, and
+	// of Veiled specs, have the canonical form alone.
+	keepsText() bool
+
 	// decode reads a spec strictly, and reports every fault to o by its path.
 	decode(o *object, raw json.RawMessage) any
 }

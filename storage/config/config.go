@@ -179,6 +179,8 @@ type Config struct {
 	// struct with JSON tags. A store that keeps objects encoded may have the *anypb.Any
 	// of the stored value here.
 	Spec any
+	// Written is how the user wrote the spec; use AsWritten and SetWritten.
+	Written Written
 	// Status is the servers' report on the object; nil for none. No store keeps it with
 	// the object: the config API adds it to its answers.
 	Status proto.Message
@@ -193,6 +195,7 @@ func (c *Config) Clone() *Config {
 	out.ManagedFields = slices.Clone(c.ManagedFields)
 	if c.Spec != nil {
 		out.Spec = formOf(c.Spec).clone(c.Spec)
+		out.SetWritten(c.AsWritten())
 	}
 	if c.Status != nil {
 		out.Status = proto.Clone(c.Status)
@@ -211,11 +214,11 @@ func cloneMap(m map[string]string) map[string]string {
 	return out
 }
 
-// SameContent says whether two objects say the same: spec, labels, annotations
+// SameContent says whether two objects say the same: spec, as written, labels, annotations
 // and owner references are equal. Storing one over the other would change
 // nothing.
 func SameContent(a, b *Config) bool {
-	return SameMeta(a, b) && SameSpec(a.Spec, b.Spec)
+	return SameMeta(a, b) && a.AsWritten() == b.AsWritten() && SameSpec(a.Spec, b.Spec)
 }
 
 // SameMeta says whether the labels, annotations and owner references of two

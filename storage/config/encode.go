@@ -39,7 +39,8 @@ type metadata struct {
 }
 
 // ToJSON writes an object in one line of JSON, under an API version of its kind;
-// an empty version stands for the object's own. Equal objects have equal bytes.
+// an empty version stands for the object's own. The spec is as written (AsWritten). Equal
+// objects have equal bytes.
 func ToJSON(c *Config, version string) ([]byte, error) {
 	kind := c.GroupVersionKind
 	if version != "" {
@@ -49,7 +50,11 @@ func ToJSON(c *Config, version string) ([]byte, error) {
 	if spelled, ok := shown.(Spelled); ok {
 		shown = spelled.In(kind.Version)
 	}
-	spec, err := specJSON(shown)
+	spec := json.RawMessage(c.AsWritten())
+	var err error
+	if len(spec) == 0 {
+		spec, err = specJSON(shown)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("encode the spec of %s: %w", c.Key(), err)
 	}

@@ -53,6 +53,8 @@ func (protobuf[T, M]) Path() string { return specField }
 
 func (protobuf[T, M]) Veiled() bool { return false }
 
+func (protobuf[T, M]) keepsText() bool { return true }
+
 func (protobuf[T, M]) Is(spec any) bool {
 	m, ok := spec.(M)
 	return ok && m != nil

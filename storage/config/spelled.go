@@ -24,6 +24,8 @@ type spelled[T, S any] struct {
 // Written returns an empty S.
 func (spelled[T, S]) Written() any { return new(S) }
 
+func (spelled[T, S]) keepsText() bool { return false }
+
 func (c spelled[T, S]) decode(o *object, raw json.RawMessage) any {
 	read, _ := structured[S]{c.structure}.decode(o, raw).(*S)
 	return c.convert(read)

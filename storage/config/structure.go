@@ -190,6 +190,8 @@ func (c structured[T]) Path() string { return c.path() }
 
 func (structured[T]) New() any { return new(T) }
 
+func (c structured[T]) keepsText() bool { return c.path() == specField && !c.Veiled() }
+
 func (structured[T]) Is(spec any) bool {
 	s, ok := spec.(*T)
 	return ok && s != nil

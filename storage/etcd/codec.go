@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"fmt"
+	"hash/fnv"
 	"strconv"
 	"time"
 
@@ -43,6 +44,10 @@ func encode(object *config.Config, writeID []byte, into *envelope.Envelope) ([]b
 	into.Uid, into.Generation = object.UID, object.Generation
 	into.WriteId = writeID
 	into.Spec = spec
+	into.Written, into.WrittenOf = []byte(object.AsWritten()), 0
+	if len(into.Written) > 0 {
+		into.WrittenOf = hashOf(spec.Value)
+	}
 	value, err := envelope.Encode(into)
 	if err != nil {
 		return nil, fmt.Errorf("encode %s: %w", object.Key(), err)
@@ -78,7 +83,7 @@ func decode(kv *mvccpb.KeyValue, key config.Key, kind *schema.Schema, domain str
 
 // assemble makes an object of the parts of its value.
 func assemble(kv *mvccpb.KeyValue, key config.Key, wrapper *envelope.Envelope, domain string, spec any) *config.Config {
-	return &config.Config{
+	out := &config.Config{
 		Meta: config.Meta{
 			GroupVersionKind:  key.Kind,
 			Name:              key.Name,
@@ -95,6 +100,17 @@ func assemble(kv *mvccpb.KeyValue, key config.Key, wrapper *envelope.Envelope, d
 		},
 		Spec: spec,
 	}
+	if len(wrapper.Written) > 0 && wrapper.WrittenOf == hashOf(wrapper.Spec.GetValue()) {
+		out.SetWritten(string(wrapper.Written))
+	}
+	return out
+}
+
+// hashOf returns the FNV-1a hash of the bytes of a spec.
+func hashOf(spec []byte) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write(spec)
+	return h.Sum64()
 }
 
 func storedOwners(of []metav1.OwnerReference) []*envelope.OwnerReference {

@@ -250,6 +250,7 @@ func (t target) permit(before *config.Config) error {
 func (t target) newObject(stamp Stamp) *config.Config {
 	out := t.stamped(Created(t.op, stamp.Now), stamp.NewUID(), stamp.Domain)
 	out.ManagedFields = t.op.Config.ManagedFields
+	out.SetWritten(t.op.Config.AsWritten())
 	return out
 }
 
@@ -298,11 +299,16 @@ func (t target) stamped(created time.Time, uid, domain string) *config.Config {
 // itself if it has the content of the operation already, and the operation has no lease.
 func (t target) changed(before *config.Config, managed []metav1.ManagedFieldsEntry, stamp Stamp) (storage.Outcome, *config.Config) {
 	merged, respecified := spec(before.Spec, t.op.Config.Spec)
-	if !respecified && t.op.Lease == 0 && config.SameMeta(before, t.op.Config) && config.SameManagedFields(before.ManagedFields, managed) {
+	text := t.op.Config.AsWritten()
+	if unknownKept(merged, t.op.Config.Spec) {
+		text = "" // it lacks what a newer binary stored
+	}
+	if !respecified && t.op.Lease == 0 && text == before.AsWritten() && config.SameMeta(before, t.op.Config) && config.SameManagedFields(before.ManagedFields, managed) {
 		return storage.Unchanged, before
 	}
 	after := t.stamped(before.CreationTimestamp, before.UID, stamp.Domain)
 	after.Spec, after.Generation, after.ManagedFields = merged, before.Generation, managed
+	after.SetWritten(text)
 	if config.SameManagedFields(before.ManagedFields, managed) {
 		after.ManagedFields = before.ManagedFields
 	}

@@ -47,6 +47,14 @@ func specMessage(before, after proto.Message) (merged proto.Message, changed boo
 	return merged, true
 }
 
+// unknownKept says whether a merged spec has fields that this binary does not know and that the
+// replacement lacks.
+func unknownKept(merged, replacement any) bool {
+	m, ok := merged.(proto.Message)
+	r, both := replacement.(proto.Message)
+	return ok && both && m != r && HasUnknown(m) && !HasUnknown(r)
+}
+
 // HasUnknown says whether a message has fields, at any depth, that this binary
 // does not know.
 func HasUnknown(m proto.Message) bool {

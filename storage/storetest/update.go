@@ -114,6 +114,35 @@ var updateTests = []test{
 		f.update(entry("shop", "a", "3.example"))
 		wantGeneration(3, "another change of the spec")
 	}},
+	{"keeps a spec as the user wrote it, and what differs in that alone is no new generation", func(f *fixture) {
+		const text = `{"hosts":["a.example"],"location":"MESH_EXTERNAL","resolution":"STATIC"}`
+		written := func(text string) *config.Config {
+			c := entry("shop", "a")
+			c.SetWritten(text)
+			return c
+		}
+		check := func(want string, generation int64) {
+			f.Helper()
+			if got := f.get(entry("shop", "a")); got.AsWritten() != want || got.Generation != generation {
+				f.Errorf("%q of generation %d, want %q of %d", got.AsWritten(), got.Generation, want, generation)
+			}
+		}
+		first := f.create(written(text))
+		check(text, 1)
+		if again := f.update(written(text)); again != first {
+			f.Errorf("the same text gave version %s after %s", again, first)
+		}
+		if canonical := f.update(entry("shop", "a")); canonical == first {
+			f.Error("another text changed nothing")
+		}
+		check("", 1)
+		f.update(written(text))
+		check(text, 1)
+		other := written(text)
+		other.Spec = entry("shop", "a", "b.example").Spec // of which the text is not
+		f.update(other)
+		check("", 2)
+	}},
 	{"neither keeps nor changes its argument", func(f *fixture) {
 		f.create(entry("shop", "a"))
 		c := entry("shop", "a", "2.example")

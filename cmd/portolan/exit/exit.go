@@ -12,8 +12,8 @@ import (
 const Help = `Exit codes of all commands:
 
    0  done
-   1  failure, a problem was found (store status, upgrade check), or no (auth can-i,
-      authz check)
+   1  failure, a problem was found (store status, upgrade check), something is missing
+      in what was made (debug bundle), or no (auth can-i, authz check)
    2  differences were found (diff), or a wait was in vain
    3  a wait found no proxy that the change concerns
   64  the command line cannot be understood

@@ -111,7 +111,7 @@ func (o *checkOptions) run(ctx context.Context, env *environment) error {
 		return err
 	}
 	var check explain.AccessCheck
-	if err := env.askTheServerOf(ctx, explain.CheckPath, query, &check, operations...); err != nil {
+	if err := env.AskTheServerOf(ctx, explain.CheckPath, query, &check, operations...); err != nil {
 		return err
 	}
 	if o.output != "table" {

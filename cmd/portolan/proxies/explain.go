@@ -87,7 +87,7 @@ With -f the answer is as if the objects of these files were applied.`,
 				return err
 			}
 			var e explain.Explanation
-			err = env.askTheServerOf(c.Context(), explain.Path, query, &e, operations...)
+			err = env.AskTheServerOf(c.Context(), explain.Path, query, &e, operations...)
 			switch {
 			case err != nil:
 				return err

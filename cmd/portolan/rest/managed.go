@@ -70,6 +70,7 @@ func (s *Server) unstructured(object *config.Config, version string) (*unstructu
 		}
 		decoded := *object
 		decoded.Spec = spec
+		decoded.SetWritten(object.AsWritten())
 		object = &decoded
 	}
 	return unstructuredOf(config.Shown(object), version)

@@ -214,7 +214,7 @@ func TestApplyInABatch(t *testing.T) {
 		t.Error(again.Body)
 	}
 	o := patchedOf(t, s.Do(t, "GET", path, ""))
-	if o.Metadata.Labels["team"] != "" || o.Metadata.Labels["new"] != "b" || o.Metadata.Annotations["x/y"] != "z" || o.Spec["location"] != nil {
+	if o.Metadata.Labels["team"] != "" || o.Metadata.Labels["new"] != "b" || o.Metadata.Annotations["x/y"] != "z" || o.Spec["location"] != "MESH_EXTERNAL" {
 		t.Errorf("labels %v, annotations %v, location %v", o.Metadata.Labels, o.Metadata.Annotations, o.Spec["location"])
 	}
 	post(applyBatch(reviewsEntry, `,"force":true`), 200)

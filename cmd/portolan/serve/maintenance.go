@@ -21,6 +21,7 @@ func (s *server) maintenance() maintenance.Options {
 	o := maintenance.Options{
 		Status: &reporter{s}, Snapshots: snapshots{s.store.client}, Keys: keyring{s},
 		Quarantine: quarantine{s}, Format: formatter{s}, Sealing: s.secrets, Authority: s.certificates.authority,
+		Diagnostics: &maintenance.Diagnostics{Settings: s.o.Settings, Log: s.o.recent.text, Metrics: s.metrics},
 	}
 	if s.store.keeper != nil {
 		o.Compactor, o.Defragmenter = caretaker{s.store.keeper}, caretaker{s.store.keeper}

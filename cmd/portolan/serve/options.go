@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/portolan-mesh/portolan/cache/mcp"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance"
 	"github.com/portolan-mesh/portolan/discovery/consul"
 	"github.com/portolan-mesh/portolan/discovery/filesd"
 	"github.com/portolan-mesh/portolan/discovery/identity/authority"
@@ -142,8 +143,12 @@ type Options struct {
 	AcceptUnserved bool
 	// Profiles serves profiles of the process on the config API.
 	Profiles bool
+	// Settings are what the server tells administrators of its settings.
+	Settings []maintenance.Setting
 	// Logger is the log for operators; nil discards it.
 	Logger *slog.Logger
+
+	recent *recentLog // the newest lines of Logger
 }
 
 // Embedded is a store that the server runs itself. DataDir is required.

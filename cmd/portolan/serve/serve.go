@@ -23,7 +23,8 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	o.Logger = slog.New(limitLogs(o.Logger.Handler()))
+	o.recent = &recentLog{}
+	o.Logger = slog.New(limitLogs(o.recent.keep(o.Logger.Handler())))
 	// Open the ports first: if one is in use, nothing must have changed.
 	api, err := listen("--api-address", o.APIAddress)
 	if err != nil {

@@ -54,6 +54,11 @@ type Envelope struct {
 	OwnerReferences []*OwnerReference `protobuf:"bytes,12,rep,name=owner_references,json=ownerReferences,proto3" json:"owner_references,omitempty"`
 	// Who set which fields, for server-side apply. Since format 2.
 	ManagedFields []*ManagedFields `protobuf:"bytes,13,rep,name=managed_fields,json=managedFields,proto3" json:"managed_fields,omitempty"`
+	// The spec as the user wrote it, in JSON, where its canonical form says less. It counts only
+	// if written_of is the FNV-1a hash of the bytes of the spec: a binary that does not know the
+	// two keeps them beside another spec. Since format 2.
+	Written       []byte `protobuf:"bytes,14,opt,name=written,proto3" json:"written,omitempty"`
+	WrittenOf     uint64 `protobuf:"fixed64,15,opt,name=written_of,json=writtenOf,proto3" json:"written_of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -177,6 +182,20 @@ func (x *Envelope) GetManagedFields() []*ManagedFields {
 		return x.ManagedFields
 	}
 	return nil
+}
+
+func (x *Envelope) GetWritten() []byte {
+	if x != nil {
+		return x.Written
+	}
+	return nil
+}
+
+func (x *Envelope) GetWrittenOf() uint64 {
+	if x != nil {
+		return x.WrittenOf
+	}
+	return 0
 }
 
 // OwnerReference names an object that owns another, as in Kubernetes.
@@ -365,7 +384,7 @@ var File_envelope_proto protoreflect.FileDescriptor
 
 const file_envelope_proto_rawDesc = "" +
 	"\n" +
-	"\x0eenvelope.proto\x12\x13portolan.storage.v1\x1a\x19google/protobuf/any.proto\"\xad\x05\n" +
+	"\x0eenvelope.proto\x12\x13portolan.storage.v1\x1a\x19google/protobuf/any.proto\"\xe6\x05\n" +
 	"\bEnvelope\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x1c\n" +
@@ -382,7 +401,10 @@ const file_envelope_proto_rawDesc = "" +
 	" \x01(\fR\awriteId\x12(\n" +
 	"\x04spec\x18\v \x01(\v2\x14.google.protobuf.AnyR\x04spec\x12N\n" +
 	"\x10owner_references\x18\f \x03(\v2#.portolan.storage.v1.OwnerReferenceR\x0fownerReferences\x12I\n" +
-	"\x0emanaged_fields\x18\r \x03(\v2\".portolan.storage.v1.ManagedFieldsR\rmanagedFields\x1a9\n" +
+	"\x0emanaged_fields\x18\r \x03(\v2\".portolan.storage.v1.ManagedFieldsR\rmanagedFields\x12\x18\n" +
+	"\awritten\x18\x0e \x01(\fR\awritten\x12\x1d\n" +
+	"\n" +
+	"written_of\x18\x0f \x01(\x06R\twrittenOf\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a>\n" +

@@ -132,6 +132,9 @@ type Request struct {
 	Method, Path string // the path is escaped
 	Query        url.Values
 	Body         any // encoded as JSON; nil sends none
+	// Unready takes an answer of 503 for one, too: that of a server which says why it is not
+	// ready.
+	Unready bool
 }
 
 // Do calls the server and decodes its answer, as JSON, into a value unless that is nil.
@@ -257,7 +260,7 @@ func (c *Client) sendAs(ctx context.Context, httpClient *http.Client, in Request
 	if err != nil {
 		return nil, c.Unreachable(ctx, in, sent.Load(), err)
 	}
-	if response.StatusCode >= 200 && response.StatusCode <= 299 {
+	if response.StatusCode >= 200 && response.StatusCode <= 299 || in.Unready && response.StatusCode == http.StatusServiceUnavailable {
 		return response, nil
 	}
 	defer func() { _ = response.Body.Close() }()

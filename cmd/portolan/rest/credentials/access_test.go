@@ -312,6 +312,8 @@ func TestRights(t *testing.T) {
 		{"viewer", viewer, "GET", maintenance.SealingKeysPath, 403},
 		{"viewer", viewer, "GET", maintenance.SnapshotPath, 403},
 		{"viewer", viewer, "GET", "/debug/pprof/", 403},
+		{"viewer", viewer, "GET", maintenance.LogPath, 403},
+		{"viewer", viewer, "GET", maintenance.SettingsPath, 403},
 		{"viewer", viewer, "DELETE", shop + "/a", 403},
 		{"viewer", viewer, "POST", credentials.UsersPath, 403},
 		{"secret reader", reader, "GET", maintenance.SealingPath + "/data/shop/s", 200},

@@ -34,10 +34,12 @@ type Options struct {
 	Sealing Sealing
 	// Authority is nil for a server without one.
 	Authority Authority
+	// Diagnostics is nil for a server that tells nothing of its process.
+	Diagnostics *Diagnostics
 }
 
 // Register adds the paths to a config API that does not serve yet. Paths that read the
-// whole store, change it or concern its members are Private.
+// whole store, change it, concern its members or tell of the process are Private.
 func Register(api *rest.Server, o Options) {
 	members := func(answer func(w http.ResponseWriter, r *http.Request) (any, error)) rest.EndpointFunc {
 		return api.Private(o.membership(answer))
@@ -61,6 +63,9 @@ func Register(api *rest.Server, o Options) {
 	if o.Authority != nil {
 		endpoint(api, AuthorityPath, methods{http.MethodGet: o.authorityStatus, http.MethodPost: api.Private(o.beginAuthority)})
 		endpoint(api, RotationPath, methods{http.MethodPost: api.Private(o.rotate)})
+	}
+	if o.Diagnostics != nil {
+		o.Diagnostics.register(api)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/help"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance"
 	"github.com/portolan-mesh/portolan/cmd/portolan/serve"
 	"github.com/portolan-mesh/portolan/storage/etcd/member"
 	"github.com/portolan-mesh/portolan/xds/meshconfig"
@@ -48,6 +49,7 @@ type serveFlags struct {
 	unserved   bool
 	newStore   bool
 	anonymous  bool
+	settings   []maintenance.Setting
 }
 
 // Console is what the command gets from the command line.
@@ -92,6 +94,7 @@ A second signal ends the server at once.`,
 			if err := o.validate(c.Flags().Changed); err != nil {
 				return exit.With(exit.Usage, err)
 			}
+			o.settings = settingsOf(c.LocalFlags())
 			return runServer(c.Context(), &o, console)
 		},
 	}
@@ -271,7 +274,7 @@ func (o *serveFlags) options(console Console) (serve.Options, error) {
 	options := serve.Options{
 		Version: console.Version, APIAddress: o.apiAddress, XDSAddress: o.xdsAddress, APISocket: o.apiSocket, SealingKey: o.sealingKey,
 		ObjectStatus: o.statuses, Profiles: o.profiles, AcceptUnserved: o.unserved, AnonymousLoopback: o.anonymous, TrustLoopbackProxies: o.tls.trustLoopback, XDSSocket: o.tls.xdsSocket,
-		Founding: o.founding(), Logger: o.logger(console),
+		Founding: o.founding(), Settings: o.settings, Logger: o.logger(console),
 	}
 	var err error
 	if options.Mesh, err = readMeshConfig(o.meshConfig, options.Logger); err != nil {
