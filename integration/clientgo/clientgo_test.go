@@ -152,7 +152,7 @@ func TestClientGoFindsTheCoreGroup(t *testing.T) {
 	if err != nil || groups[0].Name != "" || groups[0].PreferredVersion.GroupVersion != "v1" || len(lists) != 11 {
 		t.Errorf("%+v, %d lists, %v", groups, len(lists), err)
 	}
-	if named, err := d.ServerGroups(); err != nil || named.Groups[len(named.Groups)-1].Name != "portolan.io" {
+	if named, err := d.ServerGroups(); err != nil || named.Groups[len(named.Groups)-2].Name != "portolan.io" {
 		t.Errorf("%+v, %v", named, err)
 	}
 	shop := objects.Resource(notes).Namespace("shop")
