@@ -9,6 +9,7 @@ import (
 	"time"
 
 	extensionsv1alpha1api "istio.io/api/extensions/v1alpha1"
+	v1 "istio.io/api/networking/v1"
 	networking "istio.io/api/networking/v1alpha3"
 	networkingbeta "istio.io/api/networking/v1beta1"
 	security "istio.io/api/security/v1beta1"
