@@ -191,8 +191,10 @@ func TestTaskPages(t *testing.T) {
 		}
 		t.Run(strings.TrimSuffix(filepath.Base(page), ".md"), func(t *testing.T) {
 			t.Parallel()
-			if bytes.Contains(text, []byte("\nopenssl ")) {
-				needTools(t, "openssl")
+			for _, tool := range []string{"openssl", "python3"} {
+				if bytes.Contains(text, []byte("\n"+tool+" ")) {
+					needTools(t, tool)
+				}
 			}
 			s := newShell(t)
 			s.standIns(t, strings.TrimSuffix(filepath.Base(page), ".md"))

@@ -384,7 +384,7 @@ func outcomes(t *testing.T, api kubeAPI) map[string]string {
 	t.Helper()
 	m := &machinery{t: t, api: api, versions: map[string]string{}, seen: map[string]string{}}
 	out := map[string]string{}
-	for _, s := range scenario {
+	for _, s := range slices.Concat(scenario, statusScenario) {
 		if _, twice := out[s.name]; twice {
 			t.Fatalf("two steps are called %q", s.name)
 		}
@@ -414,7 +414,7 @@ func TestAPIMachinery(t *testing.T) {
 	s := startServer(t, serverOptions{})
 	want := recorded(t)
 	got := outcomes(t, kubeAPI{url: "http://" + s.api, client: http.DefaultClient})
-	for _, s := range scenario {
+	for _, s := range slices.Concat(scenario, statusScenario) {
 		expected := want[s.name]
 		if s.differs != "" {
 			if got[s.name] == expected {
@@ -440,7 +440,7 @@ func TestSoakAPIMachinery(t *testing.T) {
 	got := outcomes(t, startKubeAPIServer(t, kubeAPIServerBinary))
 	if write {
 		var out strings.Builder
-		for _, s := range scenario {
+		for _, s := range slices.Concat(scenario, statusScenario) {
 			fmt.Fprintf(&out, "# %s\n%s\n", s.name, got[s.name])
 		}
 		if err := os.WriteFile(machineryFile, []byte(out.String()), 0o600); err != nil {

@@ -50,6 +50,18 @@ func actionOf(a Request, root string) action {
 	return out
 }
 
+// demands returns all that a caller must be allowed to do for a request. Who deletes a collection
+// also lists it: the request selects objects, and the answer has them.
+func demands(a Request, root string) []action {
+	out := []action{actionOf(a, root)}
+	if a.Resource != "" && strings.EqualFold(a.Verb, deleteCollection) {
+		listed := out[0]
+		listed.verb = access.List
+		out = append(out, listed)
+	}
+	return out
+}
+
 // ofPath returns the action of a request to a path outside all kinds. An unknown path is for
 // administrators.
 func ofPath(a Request) action {
@@ -83,7 +95,7 @@ func ofPath(a Request) action {
 const deleteCollection = "DELETECOLLECTION"
 
 // verbOf returns the verb of rules for an HTTP method, or a verb of Kubernetes: who may update
-// may patch, and who may delete all objects of a kind may delete a collection.
+// may patch, and who may delete and list all objects of a kind may delete a collection.
 func verbOf(method string) string {
 	switch strings.ToUpper(method) {
 	case http.MethodGet, http.MethodHead:

@@ -306,7 +306,8 @@ func (k *Keeper) completeIdentity(who Identity) (Identity, error) {
 
 // Authorize returns why an identity may not do what a request wants, nil if it may.
 func (k *Keeper) Authorize(_ context.Context, who Identity, a Request) error {
-	want := actionOf(a, k.o.Root)
+	wanted := demands(a, k.o.Root)
+	want := wanted[0]
 	if who.User == access.LocalUser || want.open {
 		return nil
 	}
@@ -318,10 +319,12 @@ func (k *Keeper) Authorize(_ context.Context, who Identity, a Request) error {
 		// Whoever came before the users were read is nobody yet, also if they are read now.
 		return k.notRead()
 	}
-	if p.permits(who, want) {
-		return nil
+	for _, want := range wanted {
+		if !p.permits(who, want) {
+			return fmt.Errorf("user %q may not %s: no role that is bound to the user or to a group of the user permits it (portolan auth whoami)", who.User, want)
+		}
 	}
-	return fmt.Errorf("user %q may not %s: no role that is bound to the user or to a group of the user permits it (portolan auth whoami)", who.User, want)
+	return nil
 }
 
 // May says whether an identity may do something with objects of a kind. kind is a singular or

@@ -92,7 +92,7 @@ func (o *Proof) Source() func(ctx context.Context, refused string) (string, erro
 // readToken returns the token, or the content of the file if one is given.
 func readToken(token, file string) (string, error) {
 	if file != "" {
-		text, err := os.ReadFile(file)
+		text, err := ReadFile(file)
 		if err != nil {
 			return "", exit.With(exit.Data, fmt.Errorf("--token-file: %w", err))
 		}

@@ -63,7 +63,7 @@ func DefaultPath() string {
 }
 
 // Read reads a file; a missing one is the zero File. It refuses a file that other users can
-// read, because it may have tokens.
+// read, because it may have tokens, and one with two contexts of a name.
 func Read(file string) (File, error) {
 	opened, err := os.Open(file)
 	switch {
@@ -87,6 +87,11 @@ func Read(file string) (File, error) {
 	var f File
 	if err := yaml.UnmarshalStrict(text.Bytes(), &f); err != nil {
 		return File{}, fmt.Errorf("%s: %w", file, err)
+	}
+	for i, one := range f.Contexts {
+		if earlier := slices.IndexFunc(f.Contexts, func(c Context) bool { return c.Name == one.Name }); earlier < i {
+			return File{}, fmt.Errorf("%s: contexts[%d].name: %q is the name of contexts[%d], too: leave one of them", file, i, one.Name, earlier)
+		}
 	}
 	return f, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -18,6 +17,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/help"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
 // extensions lists the extensions of the files that are read in a directory.
@@ -55,7 +55,7 @@ func (f *fileFlags) said() string {
 func (f *fileFlags) none() bool { return len(f.names) == 0 && f.built == "" }
 
 // asIfApplied reads the files of a command that asks about their objects as if they were applied,
-// and returns the operations that would do so; nothing without -f. done is what was to become of
+// and returns the operations that would do so, on the mesh; nothing without -f. done is what was to become of
 // them, such as "analyzed".
 func (f *fileFlags) asIfApplied(ctx context.Context, env *environment, done string) (*manifest, []batch.Operation, error) {
 	if f.none() {
@@ -69,6 +69,7 @@ func (f *fileFlags) asIfApplied(ctx context.Context, env *environment, done stri
 	if err := m.err(done); err != nil {
 		return nil, nil, err
 	}
+	m.documents = slices.DeleteFunc(m.documents, func(d config.Document) bool { return besideMesh(d.Config.GroupVersionKind) })
 	operations, err := m.operations(batch.Apply)
 	return m, operations, err
 }
@@ -81,6 +82,9 @@ type Files struct{ flags fileFlags }
 func (f *Files) Register(c *cobra.Command) {
 	f.flags.register(c, "take as if they were applied")
 }
+
+// Namespace returns the value of -n, empty if it was not given.
+func (f *Files) Namespace() string { return f.flags.namespace }
 
 // Operations returns the operations that would apply the objects of the files; none without -f.
 func (f *Files) Operations(ctx context.Context, line *cli.Environment) ([]batch.Operation, error) {
@@ -97,7 +101,7 @@ func (f *fileFlags) read(ctx context.Context, env *environment) (*manifest, erro
 	if first := slices.Index(f.names, "-"); first >= 0 && slices.Contains(f.names[first+1:], "-") {
 		return nil, exit.With(exit.Usage, errors.New("-f - is given twice: stdin can be read once"))
 	}
-	m := &manifest{schemas: env.Schemas, fallback: env.Namespace}
+	m := &manifest{schemas: withSide(env.Schemas), fallback: env.Namespace}
 	var all []reading
 	if f.built != "" {
 		m.sources, all = []string{f.built}, []reading{{file: f.built, built: true}}
@@ -122,7 +126,7 @@ func (f *fileFlags) read(ctx context.Context, env *environment) (*manifest, erro
 	decode := f.decoder()
 	onAllCores(len(all), func(i int) {
 		if all[i].file != "" {
-			all[i].decode(ctx, env, decode)
+			all[i].decode(ctx, env, m.schemas, decode)
 		}
 	})
 	for _, r := range all {
@@ -221,13 +225,13 @@ type reading struct {
 	err       error
 }
 
-func (r *reading) decode(ctx context.Context, env *environment, decode func(string, []byte, config.Resolver) ([]config.Document, error)) {
+func (r *reading) decode(ctx context.Context, env *environment, schemas schema.Set, decode func(string, []byte, config.Resolver) ([]config.Document, error)) {
 	data, err := r.read(ctx, env)
 	if err != nil {
 		r.err = err
 		return
 	}
-	r.documents, r.err = decode(sourceOf(r.file), data, env.Schemas.Type)
+	r.documents, r.err = decode(sourceOf(r.file), data, schemas.Type)
 }
 
 func (r *reading) read(ctx context.Context, env *environment) (data []byte, err error) {
@@ -235,11 +239,11 @@ func (r *reading) read(ctx context.Context, env *environment) (data []byte, err 
 	case r.built:
 		return kustomize(ctx, env, r.file)
 	case r.file == "-":
-		data, err = io.ReadAll(env.Stdin)
+		data, err = cli.ReadAll(env.Stdin)
 	case isURL(r.file):
 		data, err = fetch(ctx, r.file)
 	default:
-		data, err = os.ReadFile(r.file)
+		data, err = cli.ReadFile(r.file)
 	}
 	if err != nil {
 		return nil, unreadable(r.file, err)

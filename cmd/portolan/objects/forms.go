@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -50,7 +49,7 @@ func parseForm(output string) (*form, error) {
 	}
 	kind, fromFile := strings.CutSuffix(name, "-file")
 	if fromFile {
-		content, err := os.ReadFile(text)
+		content, err := cli.ReadFile(text)
 		if err != nil {
 			return nil, exit.With(exit.Data, fmt.Errorf("-o %s: %w", output, errors.Unwrap(err)))
 		}

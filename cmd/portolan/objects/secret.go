@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
+	"github.com/hashicorp/go-multierror"
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -57,12 +57,16 @@ func (o *secretWrite) run(c *cobra.Command, env *environment, name, kind string,
 		return err
 	}
 	spec := &secret.Spec{Type: kind, Data: map[string][]byte{}}
+	var unread *multierror.Error
 	for _, entry := range slices.Sorted(maps.Keys(files)) {
-		content, err := os.ReadFile(files[entry])
+		content, err := cli.ReadFile(files[entry])
 		if err != nil {
-			return exit.With(exit.Data, err)
+			unread = multierror.Append(unread, err)
 		}
 		spec.Data[entry] = content
+	}
+	if err := unread.ErrorOrNil(); err != nil {
+		return exit.With(exit.Data, err)
 	}
 	object := &config.Config{Meta: config.Meta{GroupVersionKind: schema.Secret, Namespace: o.namespace, Name: name}, Spec: spec}
 	m := &manifest{schemas: env.Schemas, documents: []config.Document{{Source: fileNames(files), Config: object}}}
@@ -128,7 +132,7 @@ come from PORTOLAN_CERT, PORTOLAN_KEY and PORTOLAN_CA here, or from a context (p
 config).` + waitHelp,
 		Example: `  portolan secret tls shop-cert -n ingress --cert fullchain.pem --key privkey.pem
   portolan secret tls shop-cert -n ingress --cert fullchain.pem --key privkey.pem --ca clients.pem`,
-		Args: cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1), ValidArgsFunction: cli.CompleteNames(env.Environment, schema.Secret, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if cert == "" || key == "" {
 				return exit.With(exit.Usage, errors.New("name both files: --cert FILE with the certificate, --key FILE with its private key"))
@@ -160,7 +164,7 @@ func newSecretGenericCommand(env *environment) *cobra.Command {
 		Short:   "Store files as a secret, or replace it",
 		Long:    `Store files as a secret of type Opaque, or replace it: an entry for each --from-file.` + waitHelp,
 		Example: `  portolan secret generic clients -n ingress --from-file cacert=ca.pem`,
-		Args:    cobra.ExactArgs(1),
+		Args:    cobra.ExactArgs(1), ValidArgsFunction: cli.CompleteNames(env.Environment, schema.Secret, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			files := map[string]string{}
 			for _, one := range from {
@@ -252,7 +256,7 @@ func newSecretReadCommand(env *environment) *cobra.Command {
 		Long: `Print an entry of a secret in the clear. The server answers the user who runs it
 alone, on its own machine.`,
 		Example: `  portolan secret read shop-cert tls.crt -n ingress`,
-		Args:    cobra.RangeArgs(1, 2),
+		Args:    cobra.RangeArgs(1, 2), ValidArgsFunction: cli.CompleteNames(env.Environment, schema.Secret, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return env.Call(c.Context(), func(ctx context.Context, api *client.Client) error {
 				data, err := remote.Server{Client: api}.SecretData(ctx, namespace, args[0])
@@ -364,7 +368,7 @@ and import, and then run portolan secret reseal.`,
 			Example: `  portolan secret key import sealing.key`,
 			Args:    cobra.ExactArgs(1),
 			RunE: func(c *cobra.Command, args []string) error {
-				text, err := os.ReadFile(args[0])
+				text, err := cli.ReadFile(args[0])
 				if err != nil {
 					return exit.With(exit.Data, err)
 				}

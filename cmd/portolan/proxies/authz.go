@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 
@@ -127,10 +125,10 @@ func (o *checkOptions) run(ctx context.Context, env *environment) error {
 
 func (o *checkOptions) readClaims(env *environment) (string, error) {
 	if o.claims == "-" {
-		text, err := io.ReadAll(env.Stdin)
+		text, err := cli.ReadAll(env.Stdin)
 		return string(text), err
 	}
-	text, err := os.ReadFile(o.claims)
+	text, err := cli.ReadFile(o.claims)
 	return string(text), err
 }
 

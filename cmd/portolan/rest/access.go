@@ -3,8 +3,10 @@ package rest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -16,6 +18,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/access/socket"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/refusal"
+	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
 // Authenticator finds out who sends a request. The client sees its error, with status
@@ -79,7 +82,7 @@ func (s *Server) authenticate(c *call) error {
 			return c.noteRefused(refusal.Unauthorized("this server has no authentication configured and serves its own machine only"))
 		}
 		c.setIdentity(access.Identity{User: "local"})
-		return nil
+		return c.refuseImpersonation()
 	}
 	c.rights = s.rights()
 	identity, err := s.authenticator.Authenticate(c.r)
@@ -88,6 +91,20 @@ func (s *Server) authenticate(c *call) error {
 		return c.noteRefused(refusal.As(err, refusal.Unauthorized))
 	}
 	c.setIdentity(identity)
+	return c.refuseImpersonation()
+}
+
+// impersonation begins the headers by which clients of Kubernetes ask to act as somebody else.
+const impersonation = "Impersonate-"
+
+// refuseImpersonation refuses a caller who asks to act as somebody else. The answer would be about
+// the caller.
+func (c *call) refuseImpersonation() error {
+	for _, name := range slices.Sorted(maps.Keys(c.r.Header)) {
+		if strings.HasPrefix(name, impersonation) {
+			return c.noteRefused(refusal.Forbidden(fmt.Sprintf("header %s: nobody acts as another user here: leave it out (kubectl without --as), or give a token of that user", name)))
+		}
+	}
 	return nil
 }
 
@@ -129,7 +146,7 @@ func (s *Server) reauthorize(c *call) error {
 
 // setIdentity sets the identity of the caller, also for the history.
 func (c *call) setIdentity(identity access.Identity) {
-	c.identity = identity
+	c.identity, c.identified = identity, true
 	ctx := context.WithValue(c.r.Context(), callKey{}, c)
 	c.r = c.r.WithContext(storage.WithOrigin(ctx, storage.Origin{
 		User: identity.User, Address: addressOf(c.r), Tool: c.r.UserAgent(),
@@ -165,6 +182,16 @@ func (s *Server) authorize(c *call, wants access.Request) error {
 		return c.noteRefused(refusal.As(err, refusal.Forbidden))
 	}
 	return nil
+}
+
+// mayList says whether the caller may list the objects of a kind in a namespace.
+func (s *Server) mayList(c *call, kind *schema.Schema, namespace string) bool {
+	return s.authorizer == nil || s.authorizer.Authorize(c.r.Context(), c.identity, requestOf("list", kind, namespace)) == nil
+}
+
+// requestOf returns what a call on the objects of a kind in a namespace wants.
+func requestOf(verb string, kind *schema.Schema, namespace string) access.Request {
+	return access.Request{Verb: verb, Group: kind.Group, Version: kind.Versions[0], Resource: kind.Plural, Namespace: namespace}
 }
 
 // granting returns, for each operation, why it gives rights that the caller does not

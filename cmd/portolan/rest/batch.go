@@ -40,6 +40,14 @@ func (s *Server) batches(w http.ResponseWriter, r *http.Request) {
 
 // apply does all operations of a batch or none.
 func (s *Server) apply(c *call) error {
+	request, err := s.readBatch(c)
+	if err != nil {
+		return err
+	}
+	return s.keeping(request.Operations).applyAs(c, request)
+}
+
+func (s *Server) applyAs(c *call, request *request) error {
 	trial, err := s.rehearse(c, c.query["dryRun"])
 	if err != nil {
 		return err
@@ -53,12 +61,9 @@ func (s *Server) apply(c *call) error {
 			return err
 		}
 	}
-	request, err := s.readBatch(c)
-	if err != nil {
-		return err
-	}
-	b := &batchCall{server: s, call: c, force: request.Force, places: map[config.Key]int{}}
+	b := &batchCall{server: s, call: c, force: request.Force, serverSide: request.ServerSide, places: map[config.Key]int{}}
 	c.setMessage(request.Message, &b.faults)
+	c.checkManager(&b.faults)
 	if err := b.read(request.Operations); err != nil {
 		return err
 	}
@@ -78,6 +83,9 @@ func (s *Server) apply(c *call) error {
 	}
 	if err := b.ofSources(); err != nil {
 		return b.refused(err)
+	}
+	if err := s.checkRoom(b.ops...); err != nil {
+		return err
 	}
 	if err := b.seal(trial != nil); err != nil {
 		return b.refused(err)
@@ -188,9 +196,9 @@ func (b *batchCall) result(revision string, results []storage.Result) batch.Resu
 }
 
 type batchCall struct {
-	server *Server
-	call   *call
-	force  bool // see batch.Batch
+	server            *Server
+	call              *call
+	force, serverSide bool // see batch.Batch
 
 	ops      []storage.Op       // in the order of the request, with the unreadable ones
 	unlearnt []int              // those that name a version which this server does not know yet
@@ -291,6 +299,9 @@ func (b *batchCall) operation(i int, in batch.Operation) (storage.Op, bool) {
 		return storage.Op{}, false
 	}
 	object, err := b.server.decode(in.Object, false)
+	if err != nil && b.elsewhere(i, typeOf(in)) {
+		return storage.Op{}, false
+	}
 	if err != nil {
 		b.faults.decode(err, func(object, field, message string) (string, string) {
 			if object != "" {
@@ -301,6 +312,9 @@ func (b *batchCall) operation(i int, in batch.Operation) (storage.Op, bool) {
 		return storage.Op{}, false
 	}
 	object.UID = ""
+	checkManagedFields(object, func(field, message string) {
+		b.faults.mayNotBe(objectField(i, field), fmt.Sprintf("%s: %s", object.Key(), message))
+	})
 	return b.managed(i, storage.Op{Verb: verb, Config: object, Served: true}, in.Object)
 }
 
@@ -323,12 +337,18 @@ func (b *batchCall) removal(i int, in batch.Operation) (storage.Op, bool) {
 		in.Namespace, in.Name, in.ResourceVersion = object.Namespace, object.Name, object.ResourceVersion
 	}
 	kind, err := b.server.schemas.Resolve(in.APIVersion, in.Kind)
+	if err != nil && b.elsewhere(i, typeOf(in)) {
+		return storage.Op{}, false
+	}
 	if err != nil {
 		b.faults.cannotRead(batch.Field(i, ""), err.Error())
 		return storage.Op{}, false
 	}
 	key := config.Key{Kind: kind.GroupVersionKind, Namespace: in.Namespace, Name: in.Name}
 	switch {
+	case kind.GroupVersionKind == schema.Namespace:
+		b.faults.mayNotBe(batch.Field(i, ""), fmt.Sprintf("%s: goes with all that is in it, and so in no batch: DELETE /api/v1/namespaces/%s, or portolan delete namespace %[2]s", key, in.Name))
+		return storage.Op{}, false
 	case in.Name == "":
 		b.faults.cannotRead(batch.Field(i, "name"), kind.Singular+": is missing: say which one to delete")
 		return storage.Op{}, false

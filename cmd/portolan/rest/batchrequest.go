@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
 	"github.com/portolan-mesh/portolan/storage/refusal"
@@ -49,6 +51,7 @@ type request struct {
 	Message         string     `json:"message"`
 	Strict          string     `json:"strict"`
 	Force           bool       `json:"force"`
+	ServerSide      bool       `json:"serverSide"`
 	Operations      operations `json:"operations"`
 }
 
@@ -72,6 +75,9 @@ func (s *Server) readBatch(c *call) (*request, error) {
 		return nil, refusal.BadRequest(fmt.Sprintf("strict: %q is neither error nor warning: it refuses the batch because of warnings of that severity and worse", request.Strict))
 	case len(request.Operations) == 0:
 		return nil, refusal.BadRequest("operations: is empty: a batch needs at least one")
+	}
+	if faults := validation.ValidateFieldManager(c.query.Get("fieldManager"), field.NewPath("fieldManager")); len(faults) > 0 {
+		return nil, refusal.Invalid("the parameters of the URL cannot be taken: " + faults.ToAggregate().Error())
 	}
 	return &request, nil
 }

@@ -147,6 +147,7 @@ func (s *Server) readText(c *call, body []byte, isYAML bool, verb storage.Verb) 
 		return nil, nil, found.error(name+what, details)
 	}
 	fitToPath(c, object, &found)
+	checkManagedFields(object, found.mayNotBe)
 	if c.name == "" && object.Name == "" {
 		object.Name = generatedName(object.GenerateName)
 	} else {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/hashicorp/go-multierror"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -68,8 +69,21 @@ func ofSource(err error) *apierrors.StatusError {
 	return refusal.New(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, err.Error())
 }
 
+// inOneLine is the text of several faults.
+func inOneLine(faults []error) string {
+	texts := make([]string, len(faults))
+	for i, fault := range faults {
+		texts[i] = fault.Error()
+	}
+	return strings.Join(texts, "; ")
+}
+
 // classify returns the status for a store's error.
 func classify(err error) *apierrors.StatusError {
+	var many *multierror.Error
+	if errors.As(err, &many) {
+		many.ErrorFormat = inOneLine
+	}
 	var source *storage.SourceError
 	switch {
 	case errors.As(err, &source):

@@ -2,10 +2,13 @@ package rest
 
 import (
 	"fmt"
+	"net/http"
 
 	"google.golang.org/protobuf/types/known/anypb"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/fieldmanager"
 	"github.com/portolan-mesh/portolan/storage"
@@ -19,6 +22,27 @@ import (
 // manager returns the name of who writes by the call.
 func (c *call) manager() string {
 	return fieldmanager.Name(c.query.Get("fieldManager"), c.r.UserAgent())
+}
+
+// checkManager reports a name of the writer that no managed field may have.
+func (c *call) checkManager(found *faults) {
+	if c.r.Method == http.MethodGet || c.r.Method == http.MethodHead {
+		return // a read ignores the parameter
+	}
+	for _, fault := range validation.ValidateFieldManager(c.query.Get("fieldManager"), field.NewPath("fieldManager")) {
+		found.mayNotBe(fault.Field, fault.ErrorBody())
+	}
+}
+
+// checkManagedFields reports names of managers in an object of a request that nobody may have. As in
+// Kubernetes, managed fields that cannot be read count as none.
+func checkManagedFields(object *config.Config, report func(field, message string)) {
+	for i, entry := range object.ManagedFields {
+		at := field.NewPath("metadata", "managedFields").Index(i).Child("manager")
+		for _, fault := range validation.ValidateFieldManager(entry.Manager, at) {
+			report(fault.Field, fault.ErrorBody())
+		}
+	}
 }
 
 // managing returns what a write by the call makes of managed fields. sent are those in the

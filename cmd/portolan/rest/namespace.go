@@ -2,12 +2,10 @@ package rest
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/portolan-mesh/portolan/cache"
-	"github.com/portolan-mesh/portolan/discovery/access"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/refusal"
@@ -32,16 +30,19 @@ func (s *Server) removeNamespace(c *call) error {
 		return err
 	}
 	servers := []*Server{s.main, s}
-	var found faults
-	var contents []string
+	var has contents
 	for _, one := range servers {
-		contents = append(contents, one.checkContents(c, one.contentsOf(one.cache.Snapshot(), c.name), &found)...)
+		objects := one.contentsOf(one.cache.Snapshot(), c.name)
+		has.check(c, one, objects)
+		if err := has.checkGrants(c, one, objects); err != nil {
+			return err
+		}
 	}
-	if len(found.causes) > 0 {
-		return notDeleted(c, found)
+	if len(has.found.causes) > 0 {
+		return has.refusal(c)
 	}
-	if len(contents) > 0 {
-		warn(c.w, []string{"with all that is in it: " + strings.Join(contents, ", ")})
+	if told := has.String(); told != "" {
+		warn(c.w, []string{"with all that is in it: " + told})
 	}
 	if !dry {
 		for _, one := range servers {
@@ -67,10 +68,6 @@ func (s *Server) checkGiven(c *call, given precondition) error {
 	return nil
 }
 
-func notDeleted(c *call, found faults) error {
-	return refusal.Forbidden(fmt.Sprintf("namespace %s is not deleted: %s", c.name, sentence(found.causes)))
-}
-
 // contentsOf returns the objects in a namespace, in the order of their keys, as the store compares
 // them.
 func (s *Server) contentsOf(from *cache.Snapshot, namespace string) (out []*config.Config) {
@@ -86,36 +83,12 @@ func (s *Server) contentsOf(from *cache.Snapshot, namespace string) (out []*conf
 	return out
 }
 
-// checkContents reports why objects in the namespace of a call may not be deleted, once for each
-// kind. It returns how many there are of each kind.
-func (s *Server) checkContents(c *call, objects []*config.Config, found *faults) (contents []string) {
-	counts := map[string]int{}
-	for _, object := range objects {
-		kind := s.schemas.Kind(object.GroupVersionKind)
-		if err := s.permit(storage.Op{Verb: storage.Delete, Key: object.Key()}); err != nil {
-			found.mayNotBe("", err.Error())
-			continue
-		}
-		if counts[kind.Plural]++; counts[kind.Plural] > 1 {
-			continue
-		}
-		wants := access.Request{Verb: "delete", Group: kind.Group, Version: kind.Versions[0], Resource: kind.Plural, Namespace: c.name}
-		if err := s.authorize(c, wants); err != nil {
-			found.mayNotBe("", fmt.Sprintf("it has %s, and %s", kind.Plural, strings.TrimSuffix(err.Error(), ".")))
-		}
-	}
-	for _, kind := range slices.Sorted(maps.Keys(counts)) {
-		contents = append(contents, fmt.Sprintf("%d %s", counts[kind], kind))
-	}
-	return contents
-}
-
 // empty deletes what is in the namespace of a call, also what is made there meanwhile.
 func (s *Server) empty(c *call) error {
-	var found faults // of what is new
+	var has contents // also what is new
 	pick := func(from *cache.Snapshot) []*config.Config {
 		objects := s.contentsOf(from, c.name)
-		if s.checkContents(c, objects, &found); len(found.causes) > 0 {
+		if has.check(c, s, objects); len(has.found.causes) > 0 {
 			return nil
 		}
 		return objects
@@ -123,8 +96,8 @@ func (s *Server) empty(c *call) error {
 	for len(s.contentsOf(s.cache.Snapshot(), c.name)) > 0 {
 		_, _, err := s.removeInParts(c, nil, pick)
 		switch {
-		case len(found.causes) > 0:
-			return notDeleted(c, found)
+		case len(has.found.causes) > 0:
+			return has.refusal(c)
 		case err != nil:
 			return fmt.Errorf("the namespace is emptied in part: %w", err)
 		}

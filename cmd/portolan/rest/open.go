@@ -15,10 +15,10 @@ import (
 func (s *Server) Open(pattern string, answer EndpointFunc) {
 	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		s.serve(w, r, func(c *call) error {
+			c.setIdentity(access.Identity{})
 			if r.TLS == nil && !socket.FromThisMachine(r) {
 				return refusal.Forbidden(fmt.Sprintf("%s is answered over TLS alone", r.URL.Path))
 			}
-			c.setIdentity(access.Identity{})
 			return answer(c.w, c.r)
 		})
 	})

@@ -22,14 +22,16 @@ import (
 	"github.com/portolan-mesh/portolan/storage/access"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/refusal"
+	"github.com/portolan-mesh/portolan/storage/side"
 )
 
 // patch is the body of a PATCH.
 type patch struct {
-	kind    types.PatchType
-	text    []byte // JSON
-	manager string
-	force   bool
+	kind       types.PatchType
+	text       []byte          // JSON
+	operations jsonpatch.Patch // of a JSON patch
+	manager    string
+	force      bool
 }
 
 // gvk returns the kind of a call in its version, as clients of Kubernetes name it.
@@ -43,7 +45,7 @@ func (c *call) gvk() runtimeschema.GroupVersionKind {
 // strategic merge patches. Custom resources of Kubernetes take none, and so do all others here.
 func patchTypes(c *call) []string {
 	out := []string{string(types.JSONPatchType), string(types.MergePatchType)}
-	if coreKinds.Recognizes(c.gvk()) {
+	if side.Types.Recognizes(c.gvk()) {
 		out = append(out, string(types.StrategicMergePatchType))
 	}
 	return append(out, string(types.ApplyYAMLPatchType))
@@ -69,6 +71,11 @@ func (s *Server) readPatch(c *call) (*patch, error) {
 			return nil, refusal.BadRequest(fmt.Sprintf("the object in the request body cannot be read: %v", err))
 		}
 	}
+	if p.kind == types.JSONPatchType {
+		if p.operations, err = readJSONPatch(body); err != nil {
+			return nil, err
+		}
+	}
 	options := metav1.PatchOptions{FieldManager: c.query.Get("fieldManager")}
 	if c.query.Has("force") {
 		p.force = truthy(c.query, "force")
@@ -88,19 +95,11 @@ func (p *patch) applies() bool { return p.kind == types.ApplyYAMLPatchType }
 func (p *patch) on(document []byte, of runtimeschema.GroupVersionKind) (out []byte, err error) {
 	switch p.kind {
 	case types.JSONPatchType:
-		operations, err := jsonpatch.DecodePatch(p.text)
-		if err != nil {
-			return nil, refusal.BadRequest("the JSON patch cannot be read: " + err.Error())
-		}
-		if len(operations) > maxJSONPatch {
-			return nil, refusal.New(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge,
-				fmt.Sprintf("the JSON patch has %d operations, and may have %d: send several", len(operations), maxJSONPatch))
-		}
-		if out, err = operations.Apply(document); err != nil {
+		if out, err = p.operations.Apply(document); err != nil {
 			return nil, refusal.Invalid("the JSON patch does not fit the object: " + err.Error())
 		}
 	case types.StrategicMergePatchType:
-		like, err := coreKinds.New(of)
+		like, err := side.Types.New(of)
 		if err != nil {
 			return nil, err
 		}
@@ -115,28 +114,6 @@ func (p *patch) on(document []byte, of runtimeschema.GroupVersionKind) (out []by
 	return out, nil
 }
 
-// maxJSONPatch bounds the operations of a JSON patch, as in Kubernetes.
-const maxJSONPatch = 10000
-
-// reads says whether a JSON patch tells by its outcome what is at a path, or copies it elsewhere.
-func (p *patch) reads(paths ...string) bool {
-	operations, err := jsonpatch.DecodePatch(p.text)
-	if p.kind != types.JSONPatchType || err != nil {
-		return false // no other kind of patch reads
-	}
-	return slices.ContainsFunc(operations, func(o jsonpatch.Operation) bool {
-		if !slices.Contains([]string{"test", "copy", "move"}, o.Kind()) {
-			return false
-		}
-		path, _ := o.Path()
-		from, _ := o.From()
-		return slices.ContainsFunc(paths, func(one string) bool {
-			under := func(at string) bool { return at == "" || at == one || strings.HasPrefix(at, one+"/") }
-			return under(path) && o.Kind() == "test" || from != "" && under(from)
-		})
-	})
-}
-
 // patched changes an object by a patch. A server-side apply makes it if there is none. A change
 // by somebody else meanwhile makes it begin anew, unless the patch names a version.
 func (s *Server) patched(c *call) error {
@@ -148,7 +125,7 @@ func (s *Server) patched(c *call) error {
 	if err != nil {
 		return err
 	}
-	if c.schema.Codec.Veiled() && p.reads("/data", "/stringData") {
+	if c.schema.Codec.Veiled() && readsAt(p.operations, "/data", "/stringData") {
 		wants := c.access()
 		wants.Verb = access.Reveal
 		if err := s.authorize(c, wants); err != nil {
@@ -292,23 +269,6 @@ func (s *Server) readable(c *call, text []byte) error {
 	}
 	found.decode(err, func(_, field, message string) (string, string) { return field, message })
 	return found.error(c.key().String()+" cannot be applied", details)
-}
-
-// sameIncarnation compares the versions in a patched object with those of the object that was
-// patched.
-func sameIncarnation(snapshot *cache.Snapshot, live, object *config.Config) error {
-	served := withStatus(snapshot, live)
-	switch {
-	case live == nil && object.UID != "":
-		return fmt.Errorf("%w: uid is %s in the request, and there is no such object", &versionError{storage.ErrConflict}, object.UID)
-	case live == nil:
-		return nil
-	case object.UID != "" && object.UID != live.UID:
-		return &versionError{otherUID(live.UID, object.UID)}
-	case object.ResourceVersion != "" && object.ResourceVersion != served.ResourceVersion:
-		return &versionError{&storage.ConflictError{Key: live.Key(), Expected: object.ResourceVersion, Actual: served.ResourceVersion}}
-	}
-	return nil
 }
 
 func (s *Server) answerPatch(c *call, trial *rehearsal, object *config.Config, revision string) error {

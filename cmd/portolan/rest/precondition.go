@@ -8,6 +8,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/refusal"
 )
 
@@ -78,4 +79,21 @@ func storedVersion(snapshot *cache.Snapshot, op storage.Op, named int64) string 
 		return ""
 	}
 	return kept
+}
+
+// sameIncarnation compares the versions in a patched object with those of the object that was
+// patched.
+func sameIncarnation(snapshot *cache.Snapshot, live, object *config.Config) error {
+	served := withStatus(snapshot, live)
+	switch {
+	case live == nil && object.UID != "":
+		return fmt.Errorf("%w: uid is %s in the request, and there is no such object", &versionError{storage.ErrConflict}, object.UID)
+	case live == nil:
+		return nil
+	case object.UID != "" && object.UID != live.UID:
+		return &versionError{otherUID(live.UID, object.UID)}
+	case object.ResourceVersion != "" && object.ResourceVersion != served.ResourceVersion:
+		return &versionError{&storage.ConflictError{Key: live.Key(), Expected: object.ResourceVersion, Actual: served.ResourceVersion}}
+	}
+	return nil
 }

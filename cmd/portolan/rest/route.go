@@ -21,10 +21,11 @@ type call struct {
 	w http.ResponseWriter
 	r *http.Request
 
-	query    url.Values
-	identity access.Identity
-	rights   any    // the rights when the caller was admitted, see Changing
-	refused  string // why the caller was refused; empty if not
+	query      url.Values
+	identity   access.Identity
+	identified bool   // whether identity is set
+	rights     any    // the rights when the caller was admitted, see Changing
+	refused    string // why the caller was refused; empty if not
 
 	// The parts of the path. schema is nil outside the config API; namespace and name
 	// are empty if the path names all.
@@ -84,6 +85,7 @@ func (s *Server) resource(w http.ResponseWriter, r *http.Request) {
 		var found faults
 		c.setMessage(c.query.Get("message"), &found) // a read ignores the message
 		c.checkFieldValidation(&found)
+		c.checkManager(&found)
 		if err := found.error("the parameters of the URL cannot be read", metav1.StatusDetails{}); err != nil {
 			return err
 		}
@@ -109,10 +111,23 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, handle func(*call
 	if err == nil {
 		err = handle(c)
 	}
-	if err != nil {
+	if err = s.firstOfAll(c, err); err != nil {
 		s.fail(c, err)
 	}
 	s.tellRefusal(c)
+}
+
+// firstOfAll returns the error of a call. Whoever proves nothing is told that, and no other fault:
+// not which kinds there are, nor what they take.
+func (s *Server) firstOfAll(c *call, err error) error {
+	if err == nil || c.identified || c.refused != "" {
+		return err
+	}
+	if unknown := s.authenticate(c); unknown != nil {
+		c.w.Header().Del("Allow")
+		return unknown
+	}
+	return err
 }
 
 func parseQuery(r *http.Request) (url.Values, error) {

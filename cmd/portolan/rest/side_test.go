@@ -179,6 +179,9 @@ func TestSideKindsAreBounded(t *testing.T) {
 	if a := s.Do(t, "PATCH", configMaps+"/more?fieldManager=me", configMap("more", `{}`), as(applyPatch)); a.Code != 403 {
 		t.Errorf("by an apply: %d %s", a.Code, a.Body)
 	}
+	if a := s.Do(t, "POST", batches, batchOf(write("apply", configMap("m7", `{}`)), write("apply", configMap("more", `{}`)))); a.Code != 403 {
+		t.Errorf("in a batch: %d %s", a.Code, a.Body)
+	}
 	if a := s.Do(t, "PUT", configMaps+"/m7", configMap("m7", `{"a":"b"}`)); a.Code != 200 {
 		t.Errorf("a change: %d %s", a.Code, a.Body)
 	}

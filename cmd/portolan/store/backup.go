@@ -109,16 +109,20 @@ func (o *lockFlags) lock(env *environment, fresh bool) (*escrow.Lock, error) {
 	case o.without:
 		return nil, nil
 	case o.keyFile != "":
-		lock, err = escrow.KeyFile(o.keyFile)
+		if lock, err = escrow.KeyFile(o.keyFile); err != nil {
+			err = fmt.Errorf("--key-file: %w", err)
+		}
 	case o.passphraseFile != "":
-		lock, err = escrow.PassphraseFile(o.passphraseFile)
+		if lock, err = escrow.PassphraseFile(o.passphraseFile); err != nil {
+			err = fmt.Errorf("--passphrase-file: %w", err)
+		}
 	case env.Terminal:
 		lock, err = askPassphrase(env, fresh)
 	default:
 		return nil, exit.With(exit.Usage, errors.New("name what wraps the keys in the backup, with --key-file or --passphrase-file; or leave them out with --without-keys: "+missingWithoutKeys))
 	}
 	if err != nil {
-		return nil, exit.With(exit.Usage, err)
+		return nil, exit.With(exit.Data, err)
 	}
 	return &lock, nil
 }
@@ -209,7 +213,7 @@ func (p *idleTimeout) end() {
 // explain adds to an error which flag sets the limit.
 func (p *idleTimeout) explain(ctx context.Context, err error) error {
 	if err != nil && errors.Is(context.Cause(ctx), errImpatient) {
-		return fmt.Errorf("the server sent nothing for %s (see --request-timeout): %w", p.limit, context.DeadlineExceeded)
+		return exit.With(exit.Unreachable, fmt.Errorf("the server sent nothing for %s (see --request-timeout)", p.limit))
 	}
 	return err
 }

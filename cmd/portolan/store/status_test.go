@@ -72,7 +72,7 @@ func TestStoreStatus(t *testing.T) {
 	}
 }
 
-// TestBackupFlags: invalid flags are usage errors, a file that is no backup is bad data.
+// TestBackupFlags: invalid flags are usage errors, a file that is no backup or no key is bad data.
 // Neither leaves anything behind.
 func TestBackupFlags(t *testing.T) {
 	t.Parallel()
@@ -94,8 +94,8 @@ func TestBackupFlags(t *testing.T) {
 		"restore " + file + to + " --store-name a --store-initial-cluster a=nowhere":                                 exit.Usage,
 		"restore " + file + to + " --store-name a --store-initial-cluster a=http://127.0.0.1:1,b=http://127.0.0.1:2": exit.Usage,
 		"backup " + file + " --without-keys":                                                                         exit.Usage, "backup " + dir + "/new": exit.Usage,
-		"backup " + dir + "/new --key-file " + file: exit.Usage, "backup " + dir + "/new --key-file " + open: exit.Usage,
-		"backup " + dir + "/new --key-file " + dir + "/absent": exit.Usage, "backup " + dir + "/new --key-file x --without-keys": exit.Usage,
+		"backup " + dir + "/new --key-file " + file: exit.Data, "backup " + dir + "/new --key-file " + open: exit.Data,
+		"backup " + dir + "/new --key-file " + dir + "/absent": exit.Data, "backup " + dir + "/new --key-file x --without-keys": exit.Usage,
 	} {
 		if o := do(t, "", append([]string{"store"}, strings.Fields(args)...)...); o.Code != code || o.Err == "" {
 			t.Errorf("%s: %+v, want exit code %d", args, o, code)

@@ -63,10 +63,19 @@ func Passphrase(text string) (Lock, error) {
 	return Lock{lockPassphrase, []byte(text)}, nil
 }
 
+// maxLock bounds the bytes of a file with a key or a passphrase.
+const maxLock = 1 << 20
+
 func readLock(kind, file string) (Lock, error) {
 	info, err := os.Stat(file)
 	if err != nil {
 		return Lock{}, err
+	}
+	switch {
+	case info.IsDir():
+		return Lock{}, fmt.Errorf("%s: is a directory", file)
+	case info.Size() > maxLock:
+		return Lock{}, fmt.Errorf("%s: is larger than %d MiB", file, maxLock>>20)
 	}
 	if others := info.Mode().Perm() & 0o077; others != 0 {
 		return Lock{}, fmt.Errorf("%s: others than its owner can use it (mode %04o): chmod 600 %[1]s", file, info.Mode().Perm())

@@ -57,8 +57,16 @@ type Batch struct {
 	Strict string `json:"strict,omitempty"`
 	// Force takes fields from those who have applied other values server-side. Without it they
 	// are conflicts. It concerns Apply alone.
-	Force      bool        `json:"force,omitempty"`
-	Operations []Operation `json:"operations"`
+	Force bool `json:"force,omitempty"`
+	// ServerSide makes each Apply one of server-side: of the object it sets the fields in the
+	// request, and takes away those that its manager has applied before and applies no more. Fields
+	// of other managers stay. Without it an Apply is so for objects that somebody has applied
+	// server-side.
+	ServerSide bool `json:"serverSide,omitempty"`
+	// FieldManager is the name of who applies. It is the parameter fieldManager of the URL; empty
+	// is the program.
+	FieldManager string      `json:"-"`
+	Operations   []Operation `json:"operations"`
 }
 
 // New returns a batch of operations.
