@@ -9,7 +9,6 @@ import (
 	"time"
 
 	extensionsv1alpha1api "istio.io/api/extensions/v1alpha1"
-	v1 "istio.io/api/networking/v1"
 	networking "istio.io/api/networking/v1alpha3"
 	networkingbeta "istio.io/api/networking/v1beta1"
 	security "istio.io/api/security/v1beta1"
@@ -20,7 +19,7 @@ import (
 	apisv1beta1 "istio.io/client-go/pkg/apis/networking/v1beta1"
 	apissecurity "istio.io/client-go/pkg/apis/security/v1"
 	apistelemetry "istio.io/client-go/pkg/apis/telemetry/v1"
-	"istio.io/client-go/pkg/applyconfiguration/networking/v1"
+	applyv1 "istio.io/client-go/pkg/applyconfiguration/networking/v1"
 	"istio.io/client-go/pkg/clientset/versioned"
 	"istio.io/client-go/pkg/informers/externalversions"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -207,7 +206,7 @@ func TestIstioClientApplies(t *testing.T) {
 	c, err := versioned.NewForConfig(config(t))
 	must(t, err)
 	rules := c.NetworkingV1().DestinationRules(ns)
-	apply := v1.DestinationRule("web", ns).WithLabels(map[string]string{"by": "program"}).WithSpec(networking.DestinationRule{Host: "web.shop"})
+	apply := applyv1.DestinationRule("web", ns).WithLabels(map[string]string{"by": "program"}).WithSpec(networking.DestinationRule{Host: "web.shop"})
 	made, err := rules.Apply(t.Context(), apply, metav1.ApplyOptions{FieldManager: "program"})
 	must(t, err)
 	again, err := rules.Apply(t.Context(), apply, metav1.ApplyOptions{FieldManager: "program"})
@@ -215,7 +214,7 @@ func TestIstioClientApplies(t *testing.T) {
 	if again.ResourceVersion != made.ResourceVersion || again.Labels["by"] != "program" {
 		t.Errorf("the same is applied as another version: %v, then %v", made.ObjectMeta, again.ObjectMeta)
 	}
-	apply = v1.DestinationRule("web", ns).WithSpec(networking.DestinationRule{Host: "other.shop"})
+	apply = applyv1.DestinationRule("web", ns).WithSpec(networking.DestinationRule{Host: "other.shop"})
 	if _, err := rules.Apply(t.Context(), apply, metav1.ApplyOptions{FieldManager: "person"}); !apierrors.IsConflict(err) {
 		t.Errorf("another manager: %v", err)
 	}
