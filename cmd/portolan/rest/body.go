@@ -20,6 +20,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/refusal"
 	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/side"
 	"github.com/portolan-mesh/portolan/xds/verdict/finding"
 )
 
@@ -103,7 +104,7 @@ func (s *Server) readObject(c *call, verb storage.Verb) (*config.Config, error) 
 // withKind returns an object in JSON with the kind and the version of the path where it names
 // none. Kubernetes does so for its own kinds, and its client in Python relies on that.
 func withKind(c *call, body []byte) []byte {
-	if !coreKinds.Recognizes(c.gvk()) {
+	if !side.Types.Recognizes(c.gvk()) {
 		return body
 	}
 	var object map[string]json.RawMessage
