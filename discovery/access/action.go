@@ -133,6 +133,8 @@ func isDiscovery(path string) bool {
 		return true
 	case strings.HasPrefix(path, "/apis/authorization.k8s.io/"), strings.HasPrefix(path, "/apis/authentication.k8s.io/"):
 		return true
+	case path == "/apis/apiextensions.k8s.io/v1/customresourcedefinitions": // of which there are none
+		return true
 	}
 	if group, ok := strings.CutPrefix(path, "/apis/"); ok {
 		return strings.Count(strings.TrimSuffix(group, "/"), "/") <= 1

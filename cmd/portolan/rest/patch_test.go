@@ -270,7 +270,7 @@ func TestServerSideBatchAfterAnother(t *testing.T) {
 		manager, body, team string
 		location            any
 	}{
-		"the same":        {"", strings.Replace(strings.Replace(reviewsEntry, `"location":"MESH_INTERNAL",`, `"location":"MESH_EXTERNAL",`, 1), `"team":"a"`, `"new":"b"`, 1), "", nil},
+		"the same":        {"", strings.Replace(strings.Replace(reviewsEntry, `"location":"MESH_INTERNAL",`, `"location":"MESH_EXTERNAL",`, 1), `"team":"a"`, `"new":"b"`, 1), "", "MESH_EXTERNAL"},
 		"one with a name": {"weights", `{"apiVersion":"networking.istio.io/v1","kind":"ServiceEntry","metadata":{"name":"reviews","namespace":"shop","labels":{"new":"b"}}}`, "a", "MESH_INTERNAL"},
 	} {
 		t.Run(name, func(t *testing.T) {
