@@ -27,6 +27,10 @@ func TestHelm(t *testing.T) {
 		t.Helper()
 		k.expectOutput(true, "", strings.Fields("get virtualservice web -n shop --show-labels --no-headers"), "version="+want)
 	}
+	usual := c
+	usual.env = nil
+	usual.steps(t, helmStep{line: "install shop " + chart + " -n shop --create-namespace", fails: true, says: "set HELM_DRIVER=configmap"})
+	k.expectOutput(true, "", strings.Fields("get virtualservices -n shop"), "No resources found")
 	c.steps(t, helmStep{line: "install shop " + chart + " -n shop --create-namespace --wait --timeout 30s", says: "STATUS: deployed"})
 	version("v1")
 	c.steps(t, helmStep{line: "upgrade shop " + chart + " -n shop --set version=v2 --wait --timeout 30s", says: "REVISION: 2"})

@@ -135,7 +135,7 @@ func (s *server) addCache() error {
 		return err
 	}
 	s.statusCache = statuses.New(s.store.client, statuses.Options{
-		Base: s.source, Schemas: s.configs.Schemas(), HistoryMemory: s.o.HistoryMemory, Log: s.log(loglevel.Cache),
+		Base: s.source, Schemas: s.configs.Schemas(), HistoryMemory: s.o.HistoryMemory, Judged: s.o.ObjectStatus, Log: s.log(loglevel.Cache),
 	})
 	return nil
 }
