@@ -11,6 +11,8 @@ ENVOY_VERSION := 1.40.0
 # that, and of the one in Java, is in .ci/grpc.
 GRPCIO_VERSION := 1.85.1
 NODEJS_VERSION := 22.20.0
+# The client of the Kubernetes API in Python; those in Go are in .ci/clients.
+KUBERNETES_PYTHON_VERSION := 37.0.2
 
 # All that Go builds here it builds in one way, so that the binary, the tests and the
 # demo share what is compiled. Only the race detector needs C.
@@ -41,7 +43,7 @@ ONCE ?=
 BENCH ?= .
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test race integration reliability soak bench bench-store bench-push fuzz lint generate tools consul kubectl promtool kube-apiserver grpc-clients dist clean
+.PHONY: help build demo test race integration reliability soak bench bench-store bench-push fuzz lint generate tools consul kubectl promtool kube-apiserver api-clients grpc-clients dist clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 16
@@ -71,7 +73,7 @@ race: ## the unit tests under the race detector, with many random histories; lin
 	@command -v '$(CC)' >/dev/null || { echo 'make race: the race detector needs a C compiler: install $(CC), or set CC'; exit 1; }
 	CGO_ENABLED=1 PORTOLAN_HISTORIES=$(HISTORIES) $(call gotest,race,-race -vet=off -skip '$(COUNTING)' -timeout 30m,$(UNIT))
 
-integration: tools consul kubectl promtool grpc-clients ## everything against the real things; what only waits, side by side
+integration: tools consul kubectl promtool api-clients grpc-clients ## everything against the real things; what only waits, side by side
 	$(call gotest,integration,-v -count=1 -p 2 -parallel 4 -timeout 35m -run '^$(AREA)',./integration/...)
 
 reliability: ## histories under harm, judged; SEED= SEEDS= DURATION= TOPOLOGY= select, MUTANTS=1 tests the judges
@@ -119,6 +121,9 @@ promtool: ## build Prometheus' promtool into .tools/, for the integration tests
 
 kube-apiserver: ## build Kubernetes' own server into .tools/, for the long form of TestSoakAPIMachinery
 	@GO='$(GO)' .ci/kube-apiserver/build
+
+api-clients: ## put clients of the Kubernetes API, in Go and Python, into .tools/, for the integration tests
+	@GO='$(GO)' PYTHON='$(PYTHON)' KUBERNETES_PYTHON_VERSION='$(KUBERNETES_PYTHON_VERSION)' .ci/clients/build
 
 grpc-clients: ## put gRPC clients in Python, JavaScript and Java into .tools/, for the integration tests
 	@PYTHON='$(PYTHON)' GRPCIO_VERSION='$(GRPCIO_VERSION)' NODEJS_VERSION='$(NODEJS_VERSION)' .ci/grpc/install

@@ -33,7 +33,7 @@ var trees = []Tree{
 	treeOf[*status.Report]{
 		name:     "status",
 		rows:     func(c *Content) *pmap.Map[*status.Report] { return &c.Statuses },
-		revision: func(r *status.Report) int64 { return r.Revision },
+		revision: (*status.Report).Written,
 	},
 	treeOf[*Shadow]{
 		name:     "shadow",

@@ -20,7 +20,7 @@ import (
 func (s *server) bundle(flags ...string) map[string][]byte {
 	s.t.Helper()
 	file := filepath.Join(s.t.TempDir(), "bundle.tar.gz")
-	s.must("", append([]string{"debug", "bundle", "-o", file}, flags...)...)
+	s.must("", append([]string{"debug", "bundle", file}, flags...)...)
 	packed, err := os.ReadFile(file)
 	if err != nil {
 		s.t.Fatal(err)
@@ -69,7 +69,7 @@ func TestDebugBundleByRights(t *testing.T) {
 	expectWords(s.bundle("--token", admin), map[string]string{"audit.json": `"name": "anna"`, "log.txt": "msg=ready", "settings.json": `"xds-address"`})
 
 	file := filepath.Join(t.TempDir(), "viewer.tar.gz")
-	out := s.try("", "debug", "bundle", "-o", file, "--token", viewer)
+	out := s.try("", "debug", "bundle", file, "--token", viewer)
 	var missing []string
 	for line := range strings.Lines(out.stderr) {
 		if name, warns := strings.CutPrefix(line, "Warning: "); warns {
@@ -83,7 +83,7 @@ func TestDebugBundleByRights(t *testing.T) {
 	}
 
 	file = filepath.Join(t.TempDir(), "stranger.tar.gz")
-	out = s.try("", "debug", "bundle", "-o", file, "--token", "put_AGUESSTHATISALMOSTATOKENOFSOMEBODYWHOMAYCOMEIN234567AA")
+	out = s.try("", "debug", "bundle", file, "--token", "put_AGUESSTHATISALMOSTATOKENOFSOMEBODYWHOMAYCOMEIN234567AA")
 	if _, err := os.Stat(file); out.code != 77 || !os.IsNotExist(err) {
 		t.Errorf("a stranger: exit code %d, %v: %s", out.code, err, out.stderr)
 	}

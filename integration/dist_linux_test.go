@@ -216,13 +216,13 @@ D="dpkg --root=$DIR/m --force-depends --no-triggers"
 $D -i "$SERVER" "$AGENT"
 chroot m stat -c '%n %a %U %G' /etc/portolan /etc/portolan-agent /var/lib/portolan /var/lib/portolan-agent >&3
 chroot m portolan-agent version | cut -d' ' -f1,2 >&3
-echo 'SERVE_FLAGS="--mine"' >m/etc/portolan/serve.env
+echo 'api-address: mine:1' >m/etc/portolan/serve.yaml
 touch m/etc/portolan-agent/config.yaml m/var/lib/portolan-agent/key m/var/lib/portolan/store
 dpkg-deb --raw-extract "$SERVER" newer
 sed -i 's/^Version: .*/Version: 9.0/' newer/DEBIAN/control
 dpkg-deb -Znone -b newer newer.deb
 $D -i newer.deb
-cat m/etc/portolan/serve.env >&3
+cat m/etc/portolan/serve.yaml >&3
 chroot m systemd-analyze verify --man=no portolan.service portolan-agent.service
 dpkg-query --root="$DIR/m" -W -f '${Version}\n' portolan >&3
 $D --remove portolan portolan-agent
@@ -236,13 +236,13 @@ user portolan >&3; user portolan-agent >&3
 /var/lib/portolan 700 portolan portolan
 /var/lib/portolan-agent 700 portolan-agent portolan-agent
 portolan-agent v1.2.3
-SERVE_FLAGS="--mine"
+api-address: mine:1
 9.0
 removed:
 u/etc/portolan
 u/etc/portolan-agent
 u/etc/portolan-agent/config.yaml
-u/etc/portolan/serve.env
+u/etc/portolan/serve.yaml
 u/var/lib/portolan
 u/var/lib/portolan-agent
 u/var/lib/portolan-agent/key
@@ -273,7 +273,7 @@ left | grep -e /etc/ -e /usr/ -e store >&3
 /etc/portolan-agent 750 root portolan-agent
 /var/lib/portolan 700 portolan portolan
 /var/lib/portolan-agent 700 portolan-agent portolan-agent
-/etc/portolan/serve.env
+/etc/portolan/serve.yaml
 u/var/lib/portolan/store
 `
 	if got != want {

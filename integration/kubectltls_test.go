@@ -52,6 +52,7 @@ current-context: mesh
 	k.expectOutput(false, "", words("auth can-i create roles.portolan.io"), "no - user")
 	k.expectOutput(true, "", words("auth can-i --list"), "serviceentries", "[create update delete]")
 	k.expectOutput(true, "", words("get serviceentries"), "No resources found in shop namespace.")
+	k.expectOutput(true, "", words("get crd"), "No resources found") // Terraform asks, whatever its role
 
 	// A watch shows changes as they happen.
 	watch := exec.CommandContext(t.Context(), k.path, append(words("get serviceentries --watch -o name"), k.args...)...)

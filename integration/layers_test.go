@@ -24,7 +24,7 @@ var layers = []string{"storage", "cache", "discovery", "xds", "cmd"}
 var rooms = []string{
 	"xds/names", "xds/envoy", "xds/resource", "xds/meshconfig", "xds/mesh", "xds/generate", "xds/verdict", "xds/export", "xds/desired/memo", "xds/desired",
 	"xds/delivery/nameset", "xds/delivery/protocol", "xds/delivery", "xds/encode",
-	"xds/progress", "xds/simulate", "xds/explain", "xds/bootstrap", "xds/admission", "xds", "xds/admin",
+	"xds/transcript", "xds/progress", "xds/simulate", "xds/explain", "xds/bootstrap", "xds/admission", "xds", "xds/admin",
 }
 
 // topLevel lists everything at the top of the repository, except dot files and what git

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -17,12 +18,15 @@ import (
 // those of the pages.
 type storeMachine struct {
 	*shell
-	unit   string // the command line of its server
-	server *process
+	settings string // the file of its server
+	server   *process
 }
 
+// unit is the command line of a server in the unit of the package.
+const unit = "portolan serve --config /etc/portolan/serve.yaml"
+
 // newMachines returns three machines, 10.0.0.1 to 10.0.0.3, whose servers have the unit of
-// the package, with the flags of docs/tasks/run-in-production.md.
+// the package, with the settings of docs/tasks/run-in-production.md.
 func newMachines(t *testing.T) []*storeMachine {
 	t.Helper()
 	page, err := os.ReadFile("../docs/tasks/run-in-production.md")
@@ -33,29 +37,23 @@ func newMachines(t *testing.T) []*storeMachine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	unit := regexp.MustCompile(`ExecStart=/usr/bin/(portolan serve .*)\$SERVE_FLAGS\n`).FindSubmatch(service)
-	values := regexp.MustCompile(`SERVE_FLAGS="(.*)"\n`).FindSubmatch(page)
-	if unit == nil || values == nil || !strings.Contains(string(page), "`--join https://mesh.example.com:15080 --token-file /etc/portolan/member.token`") {
-		t.Fatal("the page has no unit, or no flags of the other servers")
+	settings := regexp.MustCompile(`\n\n((?:       [a-z-]+: .*\n)+)`).FindSubmatch(page)
+	if settings == nil || !bytes.Contains(service, []byte("ExecStart=/usr/bin/"+unit+"\n")) ||
+		!bytes.Contains(page, []byte("`join: https://mesh.example.com:15080` and `token-file: /etc/portolan/member.token`")) {
+		t.Fatal("the unit is another, or the page has no settings, or not those of the other servers")
 	}
 	first := newShell(t)
 	var out []*storeMachine
-	for i, flags := range []string{
-		"--store-name cp-1 --store-peer-url https://10.0.0.1:2380",
-		"--join https://10.0.0.1:15080 --token-file /etc/portolan/member.token", "--join https://10.0.0.1:15080 --token-file /etc/portolan/member.token",
-	} {
+	const joins = "join: https://10.0.0.1:15080\ntoken-file: /etc/portolan/member.token\n"
+	for i, own := range []string{"store-name: cp-1\nstore-peer-url: https://10.0.0.1:2380\n", joins, joins} {
 		s := first
 		if i > 0 {
 			s = &shell{t: t, n: newNamespace(t, "machine"), env: first.env}
 			t.Cleanup(s.end)
 		}
 		s.tmp, s.dir = t.TempDir(), t.TempDir()
-		m := &storeMachine{shell: s, unit: string(unit[1]) + string(values[1]) + " " + flags}
-		for _, dir := range []string{"var/lib/portolan", "etc/portolan"} {
-			if err := os.MkdirAll(filepath.Join(s.tmp, dir), 0o700); err != nil {
-				t.Fatal(err)
-			}
-		}
+		m := &storeMachine{shell: s, settings: strings.ReplaceAll(string(settings[1]), "       ", "") + own}
+		m.furnish()
 		m.do("(umask 077; openssl rand -hex 32 > /etc/portolan/backup.key)")
 		out = append(out, m)
 	}
@@ -92,7 +90,7 @@ func (m *storeMachine) do(command string) string {
 	m.t.Helper()
 	switch command {
 	case "systemctl start portolan":
-		m.start(m.unit)
+		m.start(unit)
 		return ""
 	case "systemctl stop portolan":
 		if err := m.server.terminate(m.t); err != nil {
@@ -138,13 +136,22 @@ func (m *storeMachine) lose() {
 	m.t.Helper()
 	m.server.kill()
 	m.end() // its store process as well
-	for _, dir := range []string{"var/lib/portolan", "etc/portolan"} {
-		if err := os.RemoveAll(filepath.Join(m.tmp, dir)); err != nil {
+	m.furnish()
+}
+
+// furnish gives the machine empty directories, and the settings of its server.
+func (m *storeMachine) furnish() {
+	m.t.Helper()
+	for _, dir := range []string{"/var/lib/portolan", "/etc/portolan"} {
+		if err := os.RemoveAll(m.here(dir)); err != nil {
 			m.t.Fatal(err)
 		}
-		if err := os.MkdirAll(filepath.Join(m.tmp, dir), 0o700); err != nil {
+		if err := os.MkdirAll(m.here(dir), 0o700); err != nil {
 			m.t.Fatal(err)
 		}
+	}
+	if err := os.WriteFile(m.here("/etc/portolan/serve.yaml"), []byte(m.here(m.settings)), 0o600); err != nil {
+		m.t.Fatal(err)
 	}
 }
 

@@ -1,8 +1,10 @@
 package xds
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 	"sync/atomic"
@@ -23,6 +25,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/progress"
 	"github.com/portolan-mesh/portolan/xds/resource"
+	"github.com/portolan-mesh/portolan/xds/transcript"
 )
 
 var (
@@ -44,15 +47,16 @@ type Connection struct {
 	// admitted is the stream as the gate knows it: who the client is, and what it costs.
 	admitted *admission.Stream
 
-	wakes          chan struct{}             // holds a token while run has something to do; see wake
-	dirty          atomic.Bool               // a push is due; see mark
-	waitsForClient atomic.Bool               // the connection has no proxy yet, or its client has yet to take a response
-	identified     atomic.Bool               // the proxy is known, so publish marks the connection
-	sending        *time.Timer               // limits how long a response is written
-	receiving      *time.Timer               // limits how long a request is read, and the wait for the first
-	alarm          *time.Timer               // wakes run when something becomes due
-	note           progress.Note             // the progress of the proxy, for other goroutines
-	reads          atomic.Pointer[mesh.Rows] // the desired.Member's Reads at the last push; nil before
+	wakes          chan struct{}                     // holds a token while run has something to do; see wake
+	dirty          atomic.Bool                       // a push is due; see mark
+	waitsForClient atomic.Bool                       // the connection has no proxy yet, or its client has yet to take a response
+	identified     atomic.Bool                       // the proxy is known, so publish marks the connection
+	sending        *time.Timer                       // limits how long a response is written
+	receiving      *time.Timer                       // limits how long a request is read, and the wait for the first
+	alarm          *time.Timer                       // wakes run when something becomes due
+	note           progress.Note                     // the progress of the proxy, for other goroutines
+	reads          atomic.Pointer[mesh.Rows]         // the desired.Member's Reads at the last push; nil before
+	transcript     atomic.Pointer[transcript.Stream] // nil before the proxy is known
 
 	awaited uint64 // the generation that waits for the connection, 0 for none; the lock of generations guards it
 
@@ -183,8 +187,8 @@ func (c *Connection) mark() {
 }
 
 // run pushes and sends until ctx ends.
-func (c *Connection) run(ctx context.Context) error {
-	defer c.end()
+func (c *Connection) run(ctx context.Context) (err error) {
+	defer func() { c.end(cmp.Or(err, context.Cause(ctx))) }()
 	defer context.AfterFunc(ctx, c.wake)()
 	for ctx.Err() == nil {
 		<-c.wakes
@@ -294,7 +298,7 @@ func (c *Connection) sendDue() error {
 }
 
 // end releases what the connection holds.
-func (c *Connection) end() {
+func (c *Connection) end(why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended = true
@@ -305,6 +309,9 @@ func (c *Connection) end() {
 	c.server.generations.done(c)
 	if c.registration != nil {
 		c.registration.Leave()
+	}
+	if s := c.transcript.Load(); s != nil {
+		c.server.transcripts.Close(c.proxy.ID, s, reasonOf(why))
 	}
 	if c.desired != nil {
 		c.desired.Close()
@@ -333,7 +340,9 @@ func (c *Connection) handle(ctx context.Context, m *message) error {
 		}
 	}
 	before, searching := sub.LastACK().Revision, sub.Searching()
+	sentAt := t.SentAt
 	answer := c.sequencer.Request(m.typeURL, m.request, time.Now())
+	c.transcribe(t, m, answer, time.Since(sentAt))
 	if err := c.chargeNames(t); err != nil {
 		return err
 	}
@@ -420,6 +429,7 @@ func (c *Connection) identify(ctx context.Context, node *corev3.Node) error {
 	}
 	c.proxy, c.agent = proxy, node.GetUserAgentName()
 	c.note.Identify(proxy)
+	c.transcript.Store(c.server.transcripts.Open(proxy.ID, fmt.Sprintf("%s, from %v", c.wire.variant, c.admitted.Remote())))
 	c.server.departures.Return(proxy.ID)
 	if r := c.server.options.Registrar; r != nil {
 		proxy.GroupLabels = r.Labels(proxy)

@@ -15,7 +15,7 @@ func TestARoundDoesNotWaitForWhoHasEnded(t *testing.T) {
 	s := &DiscoveryServer{logger: slog.New(slog.DiscardHandler), generations: newGenerations(), options: Options{StallTimeout: time.Minute}}
 	c := s.newConnection(nil, &wire{variant: protocol.Delta}, func(error) {})
 	c.waitsForClient.Store(false) // it has a proxy, and does not wait for its client
-	c.end()
+	c.end(nil)
 	s.generations.begin(time.Now(), []*Connection{c})
 	select {
 	case <-s.generations.durations:

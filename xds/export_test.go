@@ -101,7 +101,7 @@ func (s *DiscoveryServer) Connect(tb testing.TB, at *mesh.PushContext, node *cor
 		c.take(tb, &message{node: node, typeURL: t.Generator.TypeURL(), request: request})
 	}
 	c.Acknowledge(tb)
-	tb.Cleanup(c.c.end)
+	tb.Cleanup(func() { c.c.end(nil) })
 	return c
 }
 

@@ -61,7 +61,7 @@ func (s *DiscoveryServer) streamsOf(which func(*discovery.Proxy) bool) []progres
 	out := make([]progress.Proxy, 0, len(connections))
 	for _, c := range connections {
 		if p, ok := c.note.Read(); ok && (which == nil || which(p.Proxy)) {
-			p.Since, p.Variant, p.ProofEnds = c.since, c.wire.variant, c.admitted.ProofEnds()
+			p.Since, p.Variant, p.ProofEnds, p.Traffic = c.since, c.wire.variant, c.admitted.ProofEnds(), c.transcript.Load().Traffic()
 			out = append(out, p)
 		}
 	}

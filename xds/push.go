@@ -81,10 +81,13 @@ func (c *Connection) reportLate(all []delivery.Late) {
 func (c *Connection) send(typeURL string, r *protocol.Response) error {
 	t := c.typeState(typeURL)
 	t.SentAt = time.Now()
-	resources := len(r.Resources)
-	if err := c.write(c.wire.encode(typeURL, r)); err != nil { // a blocked write holds shared bytes, and no list of resources
+	nonce, version, resources, removed := r.Nonce, r.Version, len(r.Resources), len(r.Removed)
+	m := c.wire.encode(typeURL, r) // a blocked write holds shared bytes, and no list of resources
+	size := m.Size()
+	if err := c.write(m); err != nil {
 		return err
 	}
+	c.transcript.Load().Sent(t.Name, nonce, version, resources, removed, size)
 	t.counts.responses.Inc()
 	t.counts.resources.Add(float64(resources))
 	return nil

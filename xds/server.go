@@ -30,6 +30,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/meshconfig"
 	"github.com/portolan-mesh/portolan/xds/progress"
+	"github.com/portolan-mesh/portolan/xds/transcript"
 )
 
 // Options configure a DiscoveryServer.
@@ -120,7 +121,8 @@ type DiscoveryServer struct {
 	queue       *pushQueue
 	generations *generations
 
-	changes progress.Changes
+	changes     progress.Changes
+	transcripts *transcript.Book
 	// departures are the proxies whose machines have said that they leave.
 	departures progress.Departures
 
@@ -151,8 +153,8 @@ func New(o Options) *DiscoveryServer {
 	s := &DiscoveryServer{
 		Gate:    admission.New(o.Options, o.Mesh, o.Logger, o.Registerer),
 		options: o, logger: o.Logger, encoded: encode.New("portolan"), names: nameset.NewTable(),
-		shared: protocol.NewShared(),
-		wakes:  make(chan struct{}, 1), ready: make(chan struct{}), queue: newPushQueue(o.MaxPushes), generations: newGenerations(),
+		shared: protocol.NewShared(), transcripts: transcript.NewBook(),
+		wakes: make(chan struct{}, 1), ready: make(chan struct{}), queue: newPushQueue(o.MaxPushes), generations: newGenerations(),
 		reasons: map[string]int{}, connections: map[*Connection]struct{}{},
 	}
 	s.updater.count = s.countReason

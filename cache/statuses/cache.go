@@ -31,6 +31,9 @@ type Base interface {
 type Options struct {
 	Base    Base
 	Schemas schema.Set
+	// Judged says that the servers of the store report on objects, so that one without a report
+	// has yet to be judged.
+	Judged bool
 	// HistoryMemory bounds the history of merged snapshots; see cache.FeedOptions.
 	HistoryMemory int64
 	// Log gets messages about trouble; nil discards them.
@@ -138,7 +141,7 @@ func (c *Cache) At(revision int64) (*cache.Snapshot, bool) {
 	if !ok {
 		return nil, false
 	}
-	return s.Until(revision).WithStatuses(upTo(revision, first, pmap.Map[*status.Report]{})), true
+	return s.Until(revision).WithStatuses(upTo(revision, first, pmap.Map[*status.Report]{}), c.o.Judged), true
 }
 
 // Since returns the snapshot just before a revision; see cache.Feed. If this cache began
@@ -152,7 +155,7 @@ func (c *Cache) Since(ctx context.Context, revision int64) (*cache.Snapshot, boo
 	if !ok {
 		return nil, false
 	}
-	return before.Until(revision - 1).WithStatuses(upTo(revision-1, c.first.Load(), pmap.Map[*status.Report]{})), true
+	return before.Until(revision - 1).WithStatuses(upTo(revision-1, c.first.Load(), pmap.Map[*status.Report]{}), c.o.Judged), true
 }
 
 // upTo returns the statuses of the first snapshot that existed at a revision, on top of
@@ -186,7 +189,7 @@ func (c *Cache) Next(ctx context.Context, after *cache.Snapshot) (*cache.Snapsho
 	}
 	if after.Revision() < own.Changed() && own.Changed() < began {
 		own = own.Until(began - 1)
-		return own.WithStatuses(upTo(own.Revision(), first, after.Statuses())), nil
+		return own.WithStatuses(upTo(own.Revision(), first, after.Statuses()), c.o.Judged), nil
 	}
 	return next, nil
 }

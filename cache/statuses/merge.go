@@ -218,7 +218,7 @@ func (m *merger) merge() {
 
 func (m *merger) publish(revision int64) {
 	content := m.base.Content()
-	content.Statuses = m.statuses
+	content.Statuses, content.Judged = m.statuses, m.cache.o.Judged
 	if m.restart {
 		m.restart = false
 		first := m.base.Next(revision, content)

@@ -21,7 +21,7 @@ func TestDebugBundleOfARunningServer(t *testing.T) {
 	t.Parallel()
 	server, _, _ := serveIn(t, t.TempDir(), "--log-level", "debug", "--max-watches", "77")
 	file := filepath.Join(t.TempDir(), "x.tar.gz")
-	if o := do(t, "", "debug", "bundle", "-o", file, "--server", server); o.Code != exit.OK || o.Err != "" || !strings.HasPrefix(o.Out, "saved "+file) {
+	if o := do(t, "", "debug", "bundle", file, "--server", server); o.Code != exit.OK || o.Err != "" || !strings.HasPrefix(o.Out, "saved "+file) {
 		t.Fatalf("%+v", o)
 	}
 	files := map[string][]byte{}

@@ -27,6 +27,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/identity/authority"
 	"github.com/portolan-mesh/portolan/xds/admin"
 	"github.com/portolan-mesh/portolan/xds/explain"
+	"github.com/portolan-mesh/portolan/xds/transcript"
 	"github.com/portolan-mesh/portolan/xds/verdict/finding"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
@@ -81,6 +82,9 @@ func documents() []document {
 		{"machine list", "", objects.MachineList{}, ""},
 		{"machine describe", "vm", objects.MachineDescription{}, ""},
 		{"proxy status", "", admin.ProxyList{}, ""},
+		{"proxy top", "", admin.ProxyList{}, ""},
+		{"proxy log", "vm", transcript.Entry{}, ""},
+		{"dns resolve", "ratings.shop", explain.Resolution{}, ""},
 		{"proxy config all", "vm", config, ""},
 		{"proxy config cluster", "vm", config, ""},
 		{"proxy config endpoint", "vm", config, ""},
@@ -88,6 +92,8 @@ func documents() []document {
 		{"proxy config listener", "vm", config, ""},
 		{"proxy config route", "vm", config, ""},
 		{"proxy config secret", "vm", config, ""},
+		{"proxy disconnect", "vm", admin.Disconnected{}, ""},
+		{"server log-level", "", maintenance.LogLevels{}, ""},
 		{"source list", "", serve.SourceList{}, ""},
 		{"source describe", "SOURCE", proxies.SourceDescription{}, ""},
 		{"auth whoami", "", credentials.Self{}, ""},
@@ -126,6 +132,9 @@ spec:
   http: [{route: [{destination: {host: ratings.shop, subset: none}}]}]
 `
 
+// lines are the commands that print a document on each line, with -o jsonl.
+var lines = map[string]bool{"proxy log": true}
+
 var lowerCamelCase = regexp.MustCompile(`^[a-z][a-zA-Z0-9]*$`)
 
 // TestKeysOfJSON: what -o json prints has keys that scripts can rely on: those of
@@ -152,14 +161,17 @@ func TestKeysOfJSON(t *testing.T) {
 			}
 		}
 		args := append(f.line(d.command, strings.NewReplacer("REV", revision, "SOURCE", configs, "BACKUP", filepath.Join(dir, "backup")).Replace(d.args)), "-o", "json", "--server", server)
+		if lines[d.command] {
+			args = append(args, "-o", "jsonl")
+		}
 		o := do(t, d.stdin, args...)
 		keys := keysOf(d.prints)
 		var printed map[string]any
-		if err := json.Unmarshal([]byte(o.Out), &printed); err != nil {
+		if err := json.NewDecoder(strings.NewReader(o.Out)).Decode(&printed); err != nil {
 			t.Errorf("%v prints no JSON: %v: %d %s%s", args, err, o.Code, o.Out, o.Err)
 			continue
 		}
-		if kind, _ := printed["kind"].(string); kind == "" && d.command != "explain" { // which prints a JSON schema
+		if kind, _ := printed["kind"].(string); kind == "" && !lines[d.command] && d.command != "explain" { // which prints a JSON schema
 			t.Errorf("%s does not say which kind of document it prints", d.command)
 		}
 		for _, path := range keysIn(printed) {

@@ -15,7 +15,7 @@ const ours = "/apis/" + access.Group + "/v1/"
 // at paths of its own. Some servers lack some of them.
 func Views() []string {
 	return []string{
-		"certificate-authority", "consul", "explain", "file", "findings", "metrics", "paths", "profiles", "propagation",
+		"certificate-authority", "consul", "explain", "file", "findings", "log-levels", "metrics", "paths", "profiles", "propagation",
 		"proxies", "proxyconfig", "records", "references", "sealing", "services", "sources", "store",
 	}
 }
@@ -132,6 +132,8 @@ func isDiscovery(path string) bool {
 	case strings.HasPrefix(path, "/openapi"), strings.HasPrefix(path, "/swagger"):
 		return true
 	case strings.HasPrefix(path, "/apis/authorization.k8s.io/"), strings.HasPrefix(path, "/apis/authentication.k8s.io/"):
+		return true
+	case path == "/apis/apiextensions.k8s.io/v1/customresourcedefinitions": // of which there are none
 		return true
 	}
 	if group, ok := strings.CutPrefix(path, "/apis/"); ok {

@@ -24,7 +24,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if len(os.Args) == 2 && os.Args[1] == childArg {
-		exit(member.RunChild(context.WithoutCancel(ctx), slog.New(slog.DiscardHandler)))
+		exit(member.RunChild(context.WithoutCancel(ctx), slog.New(slog.DiscardHandler), func(string) {}))
 		return
 	}
 	if len(os.Args) == 3 && os.Args[1] == plainArg {

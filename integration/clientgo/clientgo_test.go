@@ -65,7 +65,7 @@ func TestClientGoDiscovers(t *testing.T) {
 	s := resttest.Start(t, 0, nil)
 	d, _ := clients(t, s)
 	_, resources, err := d.ServerGroupsAndResources()
-	if err != nil || len(resources) != 12 {
+	if err != nil || len(resources) != 13 {
 		t.Errorf("%d lists of resources, %v", len(resources), err)
 	}
 	if v, err := d.ServerVersion(); err != nil || v.GitVersion != "v1.2.3" {
@@ -149,10 +149,10 @@ func TestClientGoFindsTheCoreGroup(t *testing.T) {
 		t.Errorf("%+v, %v", core, err)
 	}
 	groups, lists, err := d.ServerGroupsAndResources()
-	if err != nil || groups[0].Name != "" || groups[0].PreferredVersion.GroupVersion != "v1" || len(lists) != 10 {
+	if err != nil || groups[0].Name != "" || groups[0].PreferredVersion.GroupVersion != "v1" || len(lists) != 11 {
 		t.Errorf("%+v, %d lists, %v", groups, len(lists), err)
 	}
-	if named, err := d.ServerGroups(); err != nil || named.Groups[len(named.Groups)-1].Name != "portolan.io" {
+	if named, err := d.ServerGroups(); err != nil || named.Groups[len(named.Groups)-2].Name != "portolan.io" {
 		t.Errorf("%+v, %v", named, err)
 	}
 	shop := objects.Resource(notes).Namespace("shop")

@@ -21,7 +21,8 @@ type Command struct {
 	Args []string
 	// Env is added to the environment of this process.
 	Env []string
-	// Output gets what the child writes to its standard output and its standard error.
+	// Output gets what the child writes to its standard output and its standard error, in whole
+	// lines.
 	Output io.Writer
 	// Stdin is the child's standard input, nil for none. ExtraFiles are its files from 3 on.
 	Stdin      *os.File
@@ -74,6 +75,7 @@ func Start(c Command) (*Process, error) {
 	go func() {
 		defer close(p.done)
 		p.err = p.cmd.Wait()
+		p.words.flush()
 		p.ended = time.Now()
 	}()
 	return p, nil

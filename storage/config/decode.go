@@ -5,12 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/hashicorp/go-multierror"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/portolan-mesh/portolan/storage/cores"
 )
 
 // Type tells Decode about a kind.
@@ -39,6 +42,9 @@ type Document struct {
 	// Item is the object's place in a document that is a List, as in "items[3]"; else
 	// empty.
 	Item string
+
+	spec   json.RawMessage // the spec as it was read, if it is a message
+	unread Codec           // that of a spec that is not decoded
 }
 
 // Fault returns the error of one field of the document's object, in the format of Decode.
@@ -115,26 +121,63 @@ func (d *decoder) decode(data []byte) ([]Document, error) {
 		d.add(Document{Source: d.source}.Fault("", err.Error()))
 		return nil, d.errors.ErrorOrNil()
 	}
+	chunks := split(data)
+	read := make([]reading, len(chunks))
+	cores.Each(len(chunks), func(i int) { read[i] = d.read(chunks[i]) })
 	index := 0
-	for _, c := range split(data) {
-		raw, err := c.toJSON()
-		if err == nil && isNull(raw) {
+	for i, r := range read {
+		if r.err == nil && isNull(r.raw) {
 			continue
 		}
 		index++
-		at := Document{Source: d.source, Index: index, Line: c.line}
+		at := Document{Source: d.source, Index: index, Line: chunks[i].line}
 		d.begin()
 		if d.full() {
 			d.add(at.Fault("", moreFaults))
 			break
 		}
-		if err != nil {
-			d.add(at.Fault("", err.Error()))
-			continue
+		switch {
+		case r.err != nil:
+			d.add(at.Fault("", r.err.Error()))
+		case r.one != nil:
+			d.object(at, r.one)
+		default:
+			d.list(at, r.raw)
 		}
-		d.document(at, raw)
 	}
 	return d.documents, d.errors.ErrorOrNil()
+}
+
+// reading is what was read of one chunk: an object, or a List as JSON.
+type reading struct {
+	raw json.RawMessage
+	err error
+	one *object
+}
+
+func (d *decoder) read(c chunk) (out reading) {
+	if out.raw, out.err = c.toJSON(); out.err == nil && !isNull(out.raw) && !isList(out.raw) {
+		out.one = d.readObject(out.raw)
+	}
+	return out
+}
+
+// isList says whether a document is a List of objects.
+func isList(raw json.RawMessage) bool {
+	if !bytes.Contains(raw, []byte(`List"`)) { // of the kind
+		return false
+	}
+	var list struct {
+		Kind  string            `json:"kind"`
+		Items []json.RawMessage `json:"items"`
+	}
+	return json.Unmarshal(raw, &list) == nil && strings.HasSuffix(list.Kind, "List")
+}
+
+func (d *decoder) readObject(raw json.RawMessage) *object {
+	o := &object{keepServerFields: d.keepServerFields, later: d.later}
+	o.decode(raw, d.resolve)
+	return o
 }
 
 // DecodeMessage reads one YAML or JSON document into an empty message that is no
@@ -170,20 +213,21 @@ func FromJSON(data []byte, resolve Resolver) (*Config, error) {
 	}
 	o := object{keepServerFields: true}
 	o.duplicates(data)
-	c := o.decode(data, resolve)
+	o.decode(data, resolve)
 	for _, f := range o.faults {
 		errors = multierror.Append(errors, &DecodeError{Object: o.name(), Field: f.field, Message: f.message, Refused: f.refused})
 	}
 	if err := errors.ErrorOrNil(); err != nil {
 		return nil, err
 	}
-	return c, nil
+	return o.config, nil
 }
 
 type decoder struct {
 	source           string
 	resolve          Resolver
 	keepServerFields bool
+	later            bool
 	each             bool // full counts each object by itself
 	documents        []Document
 	errors           *multierror.Error
@@ -204,21 +248,12 @@ func (d *decoder) begin() {
 
 var listFields = []string{"apiVersion", "kind", "metadata", "items"}
 
-// document decodes one object or a List of objects.
-func (d *decoder) document(at Document, raw json.RawMessage) {
-	var list struct {
-		Kind  string            `json:"kind"`
-		Items []json.RawMessage `json:"items"`
-	}
-	if json.Unmarshal(raw, &list) != nil || !strings.HasSuffix(list.Kind, "List") {
-		d.object(at, raw)
-		return
-	}
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &members); err != nil {
-		d.add(at.Fault("", err.Error()))
-		return
-	}
+// list adds the objects of a List.
+func (d *decoder) list(at Document, raw json.RawMessage) {
+	members := maps.Collect(Members(raw))
+	items, _ := Elements(members["items"])
+	read := make([]*object, len(items))
+	cores.Each(len(items), func(i int) { read[i] = d.readObject(items[i]) })
 	for _, name := range sortedKeys(members) {
 		if !slices.Contains(listFields, name) {
 			if d.full() {
@@ -228,20 +263,20 @@ func (d *decoder) document(at Document, raw json.RawMessage) {
 			d.add(at.Fault(short(name), unknownField(name, listFields)))
 		}
 	}
-	for i, item := range list.Items {
+	for i, o := range read {
 		at.Item = fmt.Sprintf("items[%d]", i)
 		d.begin()
 		if d.full() {
 			d.add(at.Fault("", moreFaults))
 			return
 		}
-		d.object(at, item)
+		d.object(at, o)
 	}
 }
 
-func (d *decoder) object(at Document, raw json.RawMessage) {
-	o := object{keepServerFields: d.keepServerFields}
-	at.Config = o.decode(raw, d.resolve)
+// object adds an object, or its faults.
+func (d *decoder) object(at Document, o *object) {
+	at.Config, at.spec, at.unread = o.config, o.spec, o.unread
 	if len(o.faults) == 0 {
 		d.documents = append(d.documents, at)
 		return

@@ -68,13 +68,10 @@ func ToJSON(c *Config, version string) ([]byte, error) {
 			return nil, fmt.Errorf("encode the status of %s: %w", c.Key(), err)
 		}
 	}
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(out); err != nil { // also takes protojson's random spaces away
+	text, err := encoded(out) // also takes protojson's random spaces away
+	if err != nil {
 		return nil, fmt.Errorf("encode %s: %w", c.Key(), err)
 	}
-	text := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 	if topLevel {
 		text = appendMembers(text, spec)
 	}
@@ -83,13 +80,20 @@ func ToJSON(c *Config, version string) ([]byte, error) {
 
 // MetadataJSON writes the metadata of an object as ToJSON does.
 func MetadataJSON(c *Config) ([]byte, error) {
+	text, err := encoded(metadataOf(c))
+	if err != nil {
+		return nil, fmt.Errorf("encode the metadata of %s: %w", c.Key(), err)
+	}
+	return text, nil
+}
+
+// encoded returns a value in one line of JSON, without escapes that only HTML needs.
+func encoded(value any) ([]byte, error) {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(metadataOf(c)); err != nil {
-		return nil, fmt.Errorf("encode the metadata of %s: %w", c.Key(), err)
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+	err := encoder.Encode(value)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
 func metadataOf(c *Config) metadata {

@@ -65,11 +65,17 @@ type object struct {
 	// keepServerFields makes decode read the fields that a server sets; else it ignores
 	// them.
 	keepServerFields bool
+	// later leaves a spec that is a message unread if all else is without a fault.
+	later bool
 	// veiled says that no fault may show a value: the spec is Veiled.
 	veiled bool
 
 	kind, namespace, objectName string // for the object's name in errors
 	faults                      []fault
+
+	config *Config
+	spec   json.RawMessage // see Document
+	unread Codec           // see Document
 }
 
 // fail reports a field that cannot be read.
@@ -112,17 +118,18 @@ func (o *object) name() string {
 	return k.String()
 }
 
-// decode may be called only where no fault was found.
-func (o *object) decode(raw json.RawMessage, resolve Resolver) *Config {
+// decode sets config. It does so only where no fault was found before.
+func (o *object) decode(raw json.RawMessage, resolve Resolver) {
 	members := o.members("", raw)
 	if members == nil {
-		return nil
+		return
 	}
 	if members["apiVersion"] == nil && members["kind"] == nil {
 		o.fail("", "is no object: it has neither apiVersion nor kind, such as networking.istio.io/v1 and VirtualService")
-		return nil
+		return
 	}
 	c := &Config{}
+	o.config = c
 	apiVersion := o.text("apiVersion", members["apiVersion"])
 	o.kind = o.text("kind", members["kind"])
 	o.meta(c, members["metadata"])
@@ -136,7 +143,6 @@ func (o *object) decode(raw json.RawMessage, resolve Resolver) *Config {
 	default:
 		o.typed(c, apiVersion, raw, members, resolve)
 	}
-	return c
 }
 
 // outside reports unknown fields at the top level of a document whose spec stands under
@@ -166,6 +172,12 @@ func (o *object) typed(c *Config, apiVersion string, raw json.RawMessage, member
 		return
 	}
 	c.GroupVersionKind = t.GroupVersionKind
+	if _, isMessage := t.Codec.New().(proto.Message); isMessage && len(spec) > 0 && !isNull(spec) {
+		if o.spec = spec; o.later && len(o.faults) == 0 {
+			o.unread = t.Codec
+			return
+		}
+	}
 	c.Spec = t.Codec.decode(o, spec)
 	if len(o.faults) == 0 {
 		c.SetWritten(written(t.Codec, c.Spec, spec))
@@ -253,11 +265,11 @@ func (o *object) serverField(c *Config, name string, raw json.RawMessage) {
 // members returns the members of a mapping; anything else is a fault, and nil. known are
 // the fields that the mapping may have; empty if they are not known.
 func (o *object) members(field string, raw json.RawMessage, known ...string) map[string]json.RawMessage {
-	var members map[string]json.RawMessage
-	if json.Unmarshal(raw, &members) != nil || members == nil {
+	if _, isMapping := inside(raw, '{'); !isMapping {
 		o.fail(field, "must be a mapping, is %s%s", o.shortened(raw), o.withFields(known, raw))
+		return nil
 	}
-	return members
+	return maps.Collect(Members(raw))
 }
 
 // maxFields is how many fields of a mapping an error names.

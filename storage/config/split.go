@@ -107,6 +107,9 @@ func (c chunk) toJSON() (json.RawMessage, error) {
 		}
 		return c.text, nil
 	}
+	if raw, ok := plainJSON(c.text); ok {
+		return raw, nil
+	}
 	if err := checkAliases(c.text); err != nil {
 		return nil, err
 	}

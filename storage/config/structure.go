@@ -95,13 +95,7 @@ func (s structure) equal(a, b any) bool {
 }
 
 func (structure) toJSON(spec any) (json.RawMessage, error) {
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(spec); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+	return encoded(spec)
 }
 
 func (structure) typeURL(any) string { return jsonType }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/cores"
 	"github.com/portolan-mesh/portolan/storage/etcd/envelope"
 	"github.com/portolan-mesh/portolan/storage/plan"
 )
@@ -54,10 +55,12 @@ func (s *Store) newMutation(steps []plan.Step, found *targets, allotted allotmen
 	if err := m.keepFormat(found.format, formatFor(steps)); err != nil {
 		return nil, fmt.Errorf("apply: %w", err)
 	}
+	values := make([]stepValue, len(steps))
+	cores.Each(len(steps), func(i int) { values[i] = s.encodeStep(m, steps[i]) })
 	for i, step := range steps {
 		m.keys[i] = step.Key
 		m.require(ConfigKey(step.Key), found.revisionOf(step.Key))
-		s.addStep(m, i, step)
+		m.addStep(i, step, values[i])
 	}
 	if m.faults != nil {
 		return nil, m.faults
@@ -107,7 +110,35 @@ func (m *mutation) keepFormat(format Format, needed int64) error {
 	return nil
 }
 
-func (s *Store) addStep(m *mutation, i int, step plan.Step) {
+// stepValue is the value that a step puts, or why it cannot.
+type stepValue struct {
+	value []byte
+	err   error
+}
+
+// encodeStep returns the value of a step, nothing for a step without one.
+func (s *Store) encodeStep(m *mutation, step plan.Step) (out stepValue) {
+	if step.Outcome == storage.Unchanged || step.Outcome == storage.Deleted {
+		return out
+	}
+	wrapper := m.found.wrappers[step.Key]
+	if wrapper == nil {
+		wrapper = &envelope.Envelope{}
+	}
+	out.value, out.err = encode(step.After, m.writeID[:], wrapper)
+	if out.err == nil { // as every reader will
+		kv := &mvccpb.KeyValue{Key: []byte(ConfigKey(step.Key)), Value: out.value}
+		_, _, out.err = decode(kv, step.Key, s.Schemas().Kind(step.Key.Kind), s.o.Domain)
+	}
+	if out.err != nil {
+		out.err = fmt.Errorf("%w: %w", storage.ErrInvalid, out.err)
+	} else {
+		out.err = s.checkSize(step.Key, len(out.value))
+	}
+	return out
+}
+
+func (m *mutation) addStep(i int, step plan.Step, v stepValue) {
 	key := ConfigKey(step.Key)
 	switch step.Outcome {
 	case storage.Unchanged:
@@ -119,24 +150,11 @@ func (s *Store) addStep(m *mutation, i int, step plan.Step) {
 		}
 		return
 	}
-	wrapper := m.found.wrappers[step.Key]
-	if wrapper == nil {
-		wrapper = &envelope.Envelope{}
-	}
-	value, err := encode(step.After, m.writeID[:], wrapper)
-	if err == nil { // as every reader will
-		_, _, err = decode(&mvccpb.KeyValue{Key: []byte(key), Value: value}, step.Key, s.Schemas().Kind(step.Key.Kind), s.o.Domain)
-	}
-	if err != nil {
-		err = fmt.Errorf("%w: %w", storage.ErrInvalid, err)
-	} else {
-		err = s.checkSize(step.Key, len(value))
-	}
-	if err != nil {
-		m.faults = multierror.Append(m.faults, &storage.OpError{Index: i, Err: err})
+	if v.err != nil {
+		m.faults = multierror.Append(m.faults, &storage.OpError{Index: i, Err: v.err})
 		return
 	}
-	m.putObject(key, value, step)
+	m.putObject(key, v.value, step)
 }
 
 // putObject puts an object under its lease, if the step has one, or takes it from it. An object

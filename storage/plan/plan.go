@@ -13,6 +13,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/cores"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
@@ -34,9 +35,10 @@ type target struct {
 // them.
 func New(schemas schema.Set, ops []storage.Op) *Batch {
 	b := &Batch{targets: make([]target, len(ops))}
+	cores.Each(len(ops), func(i int) { b.targets[i] = newTarget(schemas, ops[i]) })
 	first := make(map[config.Key]int, len(ops))
 	for i, op := range ops {
-		t := newTarget(schemas, op)
+		t := b.targets[i]
 		if earlier, taken := first[t.key]; taken && t.fault == nil {
 			t.fault = failed(op.Verb, t.key, fmt.Errorf(
 				"%w: operations %d and %d of the batch are about the same object", storage.ErrInvalid, earlier+1, i+1))

@@ -20,6 +20,9 @@ func checkSecret(c checker, s *secret.Spec) {
 	if s.Sealed != nil && s.Sealed.Box != nil && s.InClear() {
 		c.at("sealed").fail("is what servers make of data: leave it out")
 	}
+	if s.Type == secret.HelmRelease {
+		c.at("type").fail("is that of Helm's releases, which Helm reads back, and nobody reads the data of a secret back here: set HELM_DRIVER=configmap")
+	}
 	if s.Sealed != nil && !s.InClear() { // the data was checked when it was sealed
 		return
 	}

@@ -16,6 +16,8 @@ const (
 	// CertificateAuthority is the type of the secret that has the keys of the mesh's
 	// certificate authority. Only servers write it, and no proxy gets it.
 	CertificateAuthority = "portolan.io/certificate-authority"
+	// HelmRelease is the type of the secrets in which Helm keeps its releases. None is stored.
+	HelmRelease = "helm.sh/release.v1"
 )
 
 // Spec is the content of a Secret. It stands at the top level of the document.

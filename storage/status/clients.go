@@ -48,6 +48,14 @@ func (r *Report) Latest(uid string) int64 {
 	return latest
 }
 
+// Written returns the revision at which servers or clients last reported.
+func (r *Report) Written() int64 {
+	if r.Clients == nil {
+		return r.Revision
+	}
+	return max(r.Revision, r.Clients.Revision)
+}
+
 // WithServers returns the report with another part of the servers, nil for none, and WithClients
 // with another part of clients. Both return nil if nothing is left.
 func (r *Report) WithServers(part *Report) *Report {

@@ -130,13 +130,7 @@ type Others interface{ Elsewhere() []progress.Place }
 func ServeProxyConfig(server Holder, others Others, id string) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		query := r.URL.Query()
-		if err := meant(query, id); err != nil {
-			return err
-		}
-		if query.Get("node") == "" {
-			return refusal.BadRequest("say of which proxy: " + ProxyConfigPath + "?node=NODE")
-		}
-		node, err := findNode(query.Get("node"), query.Get("namespace"), server.Clients(), others.Elsewhere())
+		node, err := namedNode(r, ProxyConfigPath, id, server.Clients(), others.Elsewhere())
 		if err != nil {
 			return err
 		}

@@ -24,6 +24,3 @@ func NewBounded(controlPlane string, maxBytes int) *Cache {
 	c.maxBytes = maxBytes
 	return c
 }
-
-// Size returns how many bytes the message has.
-func (m *Message) Size() int { return m.buffers.Len() }

@@ -17,6 +17,9 @@ type Header struct {
 // Message is a response as it goes over the wire. The Codec sends it.
 type Message struct{ buffers mem.BufferSlice }
 
+// Size returns the bytes of the message.
+func (m *Message) Size() int { return m.buffers.Len() }
+
 // World makes a DiscoveryResponse.
 func (c *Cache) World(h Header, resources []*resource.Resource) *Message {
 	return c.message(h, resources, nil, false)

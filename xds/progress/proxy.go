@@ -8,6 +8,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/node"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+	"github.com/portolan-mesh/portolan/xds/transcript"
 )
 
 // Proxy is how far one proxy has come, on one stream or on several.
@@ -20,6 +21,8 @@ type Proxy struct {
 	// certificate ends that its stream was opened with; zero without one.
 	Facts     *node.Facts
 	ProofEnds time.Time
+	// Traffic is what its newest stream has cost.
+	Traffic transcript.Traffic
 	// Generation is the number of the newest push that all its streams have advanced to.
 	Generation uint64
 	// Types holds the types of the server, in its order.
@@ -28,7 +31,7 @@ type Proxy struct {
 
 // add takes over the types that a newer stream of the proxy requested.
 func (p *Proxy) add(newer Proxy) {
-	p.Since, p.Generation = newer.Since, min(p.Generation, newer.Generation)
+	p.Since, p.Traffic, p.Generation = newer.Since, newer.Traffic, min(p.Generation, newer.Generation)
 	for i := range newer.Types {
 		if newer.Types[i].State != protocol.NotSent {
 			p.Types[i] = newer.Types[i]

@@ -8,6 +8,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/node"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+	"github.com/portolan-mesh/portolan/xds/transcript"
 )
 
 // ProxyStatus is a Proxy as the API shows it: its JSON form is an API.
@@ -29,8 +30,10 @@ type ProxyStatus struct {
 	CertificateEnds time.Time   `json:"certificateEnds,omitzero"`
 	// StaleSince is since when the proxy has not acknowledged all that concerns it; the
 	// zero time if it has.
-	StaleSince time.Time    `json:"staleSince,omitzero"`
-	Types      []TypeStatus `json:"types"`
+	StaleSince time.Time `json:"staleSince,omitzero"`
+	// Traffic is what its stream has cost until now.
+	Traffic transcript.Traffic `json:"traffic"`
+	Types   []TypeStatus       `json:"types"`
 }
 
 // TypeStatus is a Type as the API shows it: its JSON form is an API.
@@ -84,7 +87,7 @@ func (p *Proxy) Status() ProxyStatus {
 	st := ProxyStatus{
 		Node: p.ID, Name: p.Name, Type: string(p.Type), Namespace: p.Namespace,
 		Variant: p.Variant.String(), Envoy: p.EnvoyVersion, ConnectedSince: p.Since, Revision: -1,
-		Machine: p.Facts, CertificateEnds: p.ProofEnds,
+		Machine: p.Facts, CertificateEnds: p.ProofEnds, Traffic: p.Traffic,
 		Types: make([]TypeStatus, 0, len(p.Types)),
 	}
 	if p.Facts != nil && !p.Facts.CertificateEnds.IsZero() {

@@ -17,6 +17,8 @@ import (
 	"github.com/miekg/dns"
 	"golang.org/x/net/netutil"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/portolan-mesh/portolan/xds/names/nds"
 )
 
 const (
@@ -257,7 +259,7 @@ func (s *Server) answer(ctx context.Context, q *dns.Msg, tcp bool) *dns.Msg {
 	case asked.Qclass != dns.ClassINET:
 		return s.forward.ask(ctx, q, tcp)
 	}
-	of := s.o.Table.find(keyOf(asked.Name), s.forward.settings.Load().search)
+	of := s.o.Table.find(nds.KeyOf(asked.Name), s.forward.settings.Load().search)
 	if of == nil {
 		return s.forward.ask(ctx, q, tcp)
 	}
@@ -381,7 +383,7 @@ type Origin struct {
 
 // Origin says where the answer for a name comes from.
 func (s *Server) Origin(name string) Origin {
-	m := s.o.Table.find(keyOf(name), s.forward.settings.Load().search)
+	m := s.o.Table.find(nds.KeyOf(name), s.forward.settings.Load().search)
 	if m == nil {
 		return Origin{}
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/portolan-mesh/portolan/xds/names/nds"
 )
 
 // Files are where a machine says which resolvers it has.
@@ -51,7 +53,7 @@ func (f Files) Read() (System, error) {
 	}
 	out := System{Timeout: min(longestTimeout, time.Duration(own.Timeout)*time.Second), Attempts: min(own.Attempts, mostAttempts)}
 	if len(own.Search) > 0 {
-		out.Search = keyOf(own.Search[0])
+		out.Search = nds.KeyOf(own.Search[0])
 	}
 	add := func(servers []string) (stub bool) {
 		for _, server := range servers {

@@ -49,7 +49,7 @@ func (t *Table) Update(set []*discoveryv3.Resource, removed []string) {
 	}
 	next.changed = time.Now()
 	for _, name := range removed {
-		next.byName = next.byName.Delete(keyOf(strings.TrimPrefix(name, resourcePrefix)))
+		next.byName = next.byName.Delete(nds.KeyOf(strings.TrimPrefix(name, resourcePrefix)))
 	}
 	for _, r := range set {
 		one := &nds.Host{}
@@ -58,7 +58,7 @@ func (t *Table) Update(set []*discoveryv3.Resource, removed []string) {
 			continue
 		}
 		for name, info := range one.GetTable() {
-			h := t.newHost(keyOf(name), info.GetIps())
+			h := t.newHost(nds.KeyOf(name), info.GetIps())
 			next.byName = next.byName.Set(h.name, h)
 		}
 	}
@@ -86,9 +86,6 @@ func (t *Table) warn(name string, err error) {
 		t.Logger.Warn("a host of the mesh cannot be read: use an agent as new as the servers", "host", name, "err", err)
 	}
 }
-
-// keyOf returns a name as the table has it.
-func keyOf(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
 
 // match is what a name stands for.
 type match struct {
@@ -134,7 +131,7 @@ func (t *Table) find(name, search string) *match {
 
 // whole finds a host by its name or a short name.
 func (t *Table) whole(now *hosts, name string) *match {
-	for _, full := range []string{name, t.complete(name)} {
+	for _, full := range []string{name, nds.Complete(name, t.Namespace, t.Domain)} {
 		if h, ok := now.byName.Get(full); ok {
 			return &match{host: h, name: full}
 		}
@@ -142,32 +139,12 @@ func (t *Table) whole(now *hosts, name string) *match {
 	return nil
 }
 
-// complete returns the host that a short name stands for, as the routes of a sidecar do: NAME in
-// the proxy's namespace, NAME.NAMESPACE, or NAME.NAMESPACE.svc. It returns none for other names.
-func (t *Table) complete(name string) string {
-	switch strings.Count(name, ".") {
-	case 0:
-		return name + "." + t.Namespace + ".svc." + t.Domain
-	case 1:
-		return name + ".svc." + t.Domain
-	case 2:
-		if strings.HasSuffix(name, ".svc") {
-			return name + "." + t.Domain
-		}
-	}
-	return ""
-}
-
 // wildcard returns the host with the longest wildcard above a name.
 func (h *hosts) wildcard(name string) *host {
-	for {
-		_, above, ok := strings.Cut(name, ".")
-		if !ok {
-			return nil
-		}
-		if one, ok := h.byName.Get("*." + above); ok {
+	for pattern := range nds.Wildcards(name) {
+		if one, ok := h.byName.Get(pattern); ok {
 			return one
 		}
-		name = above
 	}
+	return nil
 }

@@ -160,7 +160,7 @@ func newTokenRevokeCommand(env *environment) *cobra.Command {
 		Long: `Revoke join tokens: nobody gets a certificate by them any more. NAME is that of
 portolan token list, or the token itself. Certificates that they have earned stay good.`,
 		Example: `  portolan token revoke k5x2mq7a4tz6w3hb -n shop`,
-		Args:    cobra.MinimumNArgs(1),
+		Args:    cobra.MinimumNArgs(1), ValidArgsFunction: cli.CompleteNames(env.Environment, schema.JoinToken, 100),
 		RunE: func(c *cobra.Command, args []string) error {
 			return env.Call(c.Context(), func(ctx context.Context, api *client.Client) error {
 				for _, name := range args {

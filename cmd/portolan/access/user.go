@@ -180,7 +180,7 @@ func newUserDisableCommand(env *environment, disable bool) *cobra.Command {
 	return &cobra.Command{
 		Use:   use + " NAME",
 		Short: short,
-		Args:  cobra.ExactArgs(1),
+		Args:  cobra.ExactArgs(1), ValidArgsFunction: cli.CompleteNames(env.Environment, schema.User, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return env.Call(c.Context(), func(ctx context.Context, api *client.Client) error {
 				item, user, err := env.storedUser(ctx, api, args[0])
@@ -211,7 +211,7 @@ func newUserDeleteCommand(env *environment) *cobra.Command {
 		Short: "Delete a user, with the bindings that are for the user alone",
 		Long: `Delete a user, with the tokens, and with the bindings that are for the user alone. Bindings
 for others too stay as they are: a later user of the same name has their roles.`,
-		Args: cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1), ValidArgsFunction: cli.CompleteNames(env.Environment, schema.User, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return env.Call(c.Context(), func(ctx context.Context, api *client.Client) error {
 				self, err := env.self(ctx, api)
@@ -274,7 +274,7 @@ nobody is told again. Give each program a token of its own.`,
 		Use:     "add NAME",
 		Short:   "Make another token of a user, and print it this once",
 		Example: `  portolan user token add alice --ttl 24h --note laptop`,
-		Args:    cobra.ExactArgs(1),
+		Args:    cobra.ExactArgs(1), ValidArgsFunction: cli.CompleteNames(env.Environment, schema.User, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			asked, err := token.newToken()
 			if err != nil {
@@ -303,7 +303,7 @@ func newUserTokenListCommand(env *environment) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list NAME",
 		Short: "List the tokens of a user",
-		Args:  cobra.ExactArgs(1),
+		Args:  cobra.ExactArgs(1), ValidArgsFunction: cli.CompleteNames(env.Environment, schema.User, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return env.Call(c.Context(), func(ctx context.Context, api *client.Client) error {
 				_, user, err := env.storedUser(ctx, api, args[0])
@@ -336,7 +336,7 @@ func newUserTokenRevokeCommand(env *environment) *cobra.Command {
 		Use:     "revoke NAME ID...",
 		Short:   "Revoke tokens of a user: nobody is let in by them any more",
 		Example: `  portolan user token revoke alice k5x2mq7a4t`,
-		Args:    cobra.MinimumNArgs(2),
+		Args:    cobra.MinimumNArgs(2), ValidArgsFunction: cli.CompleteNames(env.Environment, schema.User, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return env.Call(c.Context(), func(ctx context.Context, api *client.Client) error {
 				for _, id := range args[1:] {

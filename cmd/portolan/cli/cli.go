@@ -42,6 +42,9 @@ func (e *Environment) With(change func(*Environment)) *Environment {
 	return &out
 }
 
+// Screen says whether the output goes to a terminal.
+func (e *Environment) Screen() bool { return isTerminal(e.Stdout) }
+
 func isTerminal(stream any) bool {
 	file, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))

@@ -18,22 +18,26 @@ import (
 // another server has the proxy, it calls that server. If it cannot reach that one, it returns the
 // first server's answer, which names it.
 func (e *Environment) AskTheServerOf(ctx context.Context, path string, query url.Values, into any, operations ...batch.Operation) error {
-	ask := func(query url.Values) func(context.Context, *client.Client) error {
-		call := call.Request{Method: http.MethodGet, Path: path, Query: query}
-		if len(operations) > 0 {
-			call.Method, call.Body = http.MethodPost, batch.New(operations...)
-		}
-		return func(ctx context.Context, c *client.Client) error {
-			_, err := c.Do(ctx, call, into)
-			return err
-		}
+	request := call.Request{Method: http.MethodGet, Path: path, Query: query}
+	if len(operations) > 0 {
+		request.Method, request.Body = http.MethodPost, batch.New(operations...)
 	}
-	err := e.Call(ctx, ask(query))
-	there, server, ok := admin.ConnectedElsewhere(err, query)
+	return e.CallTheServerOf(ctx, request, into)
+}
+
+// CallTheServerOf is AskTheServerOf for any request.
+func (e *Environment) CallTheServerOf(ctx context.Context, request call.Request, into any) error {
+	do := func(ctx context.Context, c *client.Client) error {
+		_, err := c.Do(ctx, request, into)
+		return err
+	}
+	err := e.Call(ctx, do)
+	there, server, ok := admin.ConnectedElsewhere(err, request.Query)
 	if !ok {
 		return err
 	}
-	if elsewhere := e.At(server).Call(ctx, ask(there)); elsewhere == nil || isAnswer(elsewhere) {
+	request.Query = there
+	if elsewhere := e.At(server).Call(ctx, do); elsewhere == nil || isAnswer(elsewhere) {
 		return elsewhere
 	}
 	return err

@@ -45,7 +45,7 @@ type Outcome struct {
 }
 
 // Do runs a command line.
-func (l CommandLine) Do(t *testing.T, stdin string, args ...string) Outcome {
+func (l CommandLine) Do(t testing.TB, stdin string, args ...string) Outcome {
 	t.Helper()
 	var out, err bytes.Buffer
 	code := cli.Run(t.Context(), cli.Program(l), args, strings.NewReader(stdin), &out, &err)
@@ -57,7 +57,7 @@ var Noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
 // DoAs runs a command line in an environment that differ has changed. What it printed as an
 // error ends with the error that it returned.
-func (l CommandLine) DoAs(t *testing.T, stdin string, differ func(*cli.Environment), args ...string) Outcome {
+func (l CommandLine) DoAs(t testing.TB, stdin string, differ func(*cli.Environment), args ...string) Outcome {
 	t.Helper()
 	var out, stderr bytes.Buffer
 	env := &cli.Environment{Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &stderr, Now: time.Now, Schemas: schema.Pilot()}
@@ -76,7 +76,7 @@ func AtTerminal(e *cli.Environment) { e.Terminal = true }
 
 // Serving runs a command against a server that answers every request with the result of
 // answer.
-func (l CommandLine) Serving(t *testing.T, answer func(*http.Request) any, args ...string) (Outcome, error) {
+func (l CommandLine) Serving(t testing.TB, answer func(*http.Request) any, args ...string) (Outcome, error) {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if text, ok := answer(r).(string); ok {
@@ -100,7 +100,7 @@ type API struct {
 }
 
 // StartAPI starts a config API.
-func (l CommandLine) StartAPI(t *testing.T) API {
+func (l CommandLine) StartAPI(t testing.TB) API {
 	t.Helper()
 	return l.On(resttest.Start(t, 0, nil))
 }
@@ -109,13 +109,13 @@ func (l CommandLine) StartAPI(t *testing.T) API {
 func (l CommandLine) On(server *resttest.Server) API { return API{server, l} }
 
 // Do runs a command line that uses the API.
-func (a API) Do(t *testing.T, stdin string, args ...string) Outcome {
+func (a API) Do(t testing.TB, stdin string, args ...string) Outcome {
 	t.Helper()
 	return a.Line.Do(t, stdin, append(args, "--server", a.URL)...)
 }
 
 // Must runs a command that must succeed, and returns its output.
-func (a API) Must(t *testing.T, stdin string, args ...string) string {
+func (a API) Must(t testing.TB, stdin string, args ...string) string {
 	t.Helper()
 	o := a.Do(t, stdin, args...)
 	if o.Code != exit.OK {
@@ -125,7 +125,7 @@ func (a API) Must(t *testing.T, stdin string, args ...string) string {
 }
 
 // Write makes files in a new directory, from names and contents.
-func Write(t *testing.T, files map[string]string) string {
+func Write(t testing.TB, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range files {
@@ -141,7 +141,7 @@ func Write(t *testing.T, files map[string]string) string {
 }
 
 // Same compares texts.
-func Same(t *testing.T, what, got, want string) {
+func Same(t testing.TB, what, got, want string) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", what, diff)

@@ -22,12 +22,13 @@ func newBundleCommand(env *environment) *cobra.Command {
 		force bool
 	}
 	c := &cobra.Command{
-		Use:   "bundle",
+		Use:   "bundle [FILE]",
 		Short: "Save what a report of a fault needs, from one server, to a file",
-		Long: `Save what a report of a fault needs to one archive: the version and the settings of
-the server, its health by check, metrics and profiles, the state of the store and of
-its members, the proxies and what they have acknowledged, findings, events, the last
-changes and the newest lines of the log. The README in it says what each file is.
+		Long: `Save what a report of a fault needs to one archive, which only you can read, by
+default under a name that has the time: the version and the settings of the server,
+its health by check, metrics and profiles, the state of the store and of its members,
+the proxies and what they have acknowledged, findings, events, the last changes and
+the newest lines of the log. The README in it says what each file is.
 
 It has no object, and no key, token or password: whatever looks like one is replaced
 by [redacted]. It has names: of objects, hosts, users and machines. Look through it
@@ -38,27 +39,30 @@ the server's machine, and to administrators. What the server does not give is na
 in errors.txt in the archive and on standard error, and the exit code is 1; the rest
 is saved. Nothing is saved where the server cannot be reached or does not know you.`,
 		Example: `  portolan debug bundle
-  portolan debug bundle -o fault.tar.gz --node vm-12`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			if !c.Flags().Changed("output") {
+  portolan debug bundle fault.tar.gz --node vm-12`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				o.file = args[0]
+			} else {
 				o.file = "portolan-debug-" + env.Now().UTC().Format("20060102T150405Z") + ".tar.gz"
 			}
 			return env.bundle(c.Context(), o.file, o.nodes, o.force)
 		},
 	}
 	f := c.Flags()
-	f.StringVarP(&o.file, "output", "o", "", "file of the archive, which only this user can read; by default its name has the time")
 	f.StringArrayVar(&o.nodes, "node", nil, "add the configuration of a proxy: its node id, or a part that identifies it; may be repeated")
 	f.BoolVar(&o.force, "force", false, "replace the file if it exists")
-	_ = c.MarkFlagFilename("output", "tar.gz")
+	c.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return []string{"tar.gz"}, cobra.ShellCompDirectiveFilterFileExt
+	}
 	return c
 }
 
 // bundle writes the archive, and says what is missing in it.
 func (e *environment) bundle(ctx context.Context, file string, nodes []string, force bool) error {
 	if file == "" {
-		return exit.With(exit.Usage, errors.New("--output: name the file of the archive"))
+		return exit.With(exit.Usage, errors.New("the name of the archive is empty: name a file, or leave it out"))
 	}
 	out, err := createArchive(file, force, e.Now())
 	if errors.Is(err, fs.ErrExist) {

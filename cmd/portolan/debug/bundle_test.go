@@ -101,7 +101,7 @@ func TestBundle(t *testing.T) {
 		},
 	})
 	file := filepath.Join(t.TempDir(), "x.tar.gz")
-	o := line.DoAs(t, "", atNoon, "debug", "bundle", "-o", file, "--node", "shop/web", "--server", s.URL)
+	o := line.DoAs(t, "", atNoon, "debug", "bundle", file, "--node", "shop/web", "--server", s.URL)
 	if o.Code != exit.Failure || !strings.HasPrefix(o.Out, "saved "+file+": 18 files, ") ||
 		!strings.Contains(o.Err, "Warning: log.txt: viewers may not\n") || !strings.HasSuffix(o.Err, "x.tar.gz is not complete: 1 file missing in it, see above and its errors.txt") {
 		t.Errorf("%+v", o)
@@ -152,12 +152,12 @@ func TestBundleInItsPlace(t *testing.T) {
 		code         int
 		says         string
 	}{
-		{"a file", whole.URL, []string{"-o", taken}, exit.Usage, "taken: file already exists: choose another name, or replace it with --force"},
-		{"a directory", whole.URL, []string{"-o", dir, "--force"}, exit.Failure, "is a directory: name a file"},
-		{"no directory", whole.URL, []string{"-o", filepath.Join(dir, "no", "x")}, exit.Failure, "no such file or directory"},
-		{"no name", whole.URL, []string{"-o", ""}, exit.Usage, "--output: name the file of the archive"},
-		{"a server that gives nothing", nothing.URL, []string{"-o", taken, "--force"}, exit.Forbidden, "viewers may not"},
-		{"no server", "http://127.0.0.1:1", []string{"-o", taken, "--force"}, exit.Unreachable, "cannot reach the server"},
+		{"a file", whole.URL, []string{taken}, exit.Usage, "taken: file already exists: choose another name, or replace it with --force"},
+		{"a directory", whole.URL, []string{dir, "--force"}, exit.Failure, "is a directory: name a file"},
+		{"no directory", whole.URL, []string{filepath.Join(dir, "no", "x")}, exit.Failure, "no such file or directory"},
+		{"no name", whole.URL, []string{""}, exit.Usage, "the name of the archive is empty: name a file, or leave it out"},
+		{"a server that gives nothing", nothing.URL, []string{taken, "--force"}, exit.Forbidden, "viewers may not"},
+		{"no server", "http://127.0.0.1:1", []string{taken, "--force"}, exit.Unreachable, "cannot reach the server"},
 	} {
 		o := line.DoAs(t, "", atNoon, append([]string{"debug", "bundle", "--server", c.server}, c.flags...)...)
 		if o.Code != c.code || o.Out != "" || !strings.Contains(o.Err, c.says) {
@@ -167,7 +167,7 @@ func TestBundleInItsPlace(t *testing.T) {
 			t.Errorf("%s: the file has %q, %v", c.name, got, err)
 		}
 	}
-	o := line.DoAs(t, "", atNoon, "debug", "bundle", "--server", whole.URL, "-o", taken, "--force")
+	o := line.DoAs(t, "", atNoon, "debug", "bundle", "--server", whole.URL, taken, "--force")
 	info, err := os.Stat(taken)
 	if o.Code != exit.OK || o.Err != "" || err != nil || info.Mode() != fs.FileMode(0o600) {
 		t.Errorf("replaced: %+v, %v, %v", o, info, err)
@@ -193,7 +193,7 @@ func TestBundleOfAServerThatHangs(t *testing.T) {
 	answers["/readyz"], answers["/metrics"] = hangs, hangs
 	s := serverThat(t, answers)
 	file := filepath.Join(t.TempDir(), "x.tar.gz")
-	o := line.DoAs(t, "", atNoon, "debug", "bundle", "-o", file, "--server", s.URL, "--request-timeout", "100ms")
+	o := line.DoAs(t, "", atNoon, "debug", "bundle", file, "--server", s.URL, "--request-timeout", "100ms")
 	if o.Code != exit.Failure || !strings.Contains(o.Err, "Warning: metrics.txt: not asked for, since the server did not answer before\n") || !strings.Contains(o.Err, "see --request-timeout") {
 		t.Errorf("%+v", o)
 	}

@@ -84,6 +84,9 @@ type Group struct {
 	Flags *pflag.FlagSet
 }
 
+// NoHeading is the title of the group of flags without a heading.
+const NoHeading = "Flags"
+
 // Headings divides flags by their headings, in the order in which these first came. Flags
 // without one come first.
 func Headings(all *pflag.FlagSet) []Group {
@@ -102,7 +105,7 @@ func Headings(all *pflag.FlagSet) []Group {
 	}
 	all.VisitAll(func(flag *pflag.Flag) {
 		if len(flag.Annotations[headingKey]) == 0 && !flag.Hidden {
-			add("Flags", flag)
+			add(NoHeading, flag)
 		}
 	})
 	all.VisitAll(func(flag *pflag.Flag) {

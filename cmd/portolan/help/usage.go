@@ -125,22 +125,25 @@ func flagError(c *cobra.Command, err error) error {
 		})
 		err = fmt.Errorf("%w%s", err, DidYouMean(meant))
 	case errors.As(err, &invalid):
-		err = fmt.Errorf("--%s %q: %w", invalid.GetFlag().Name, invalid.GetValue(), explainInvalidValue(invalid))
+		err = fmt.Errorf("--%s %w", invalid.GetFlag().Name, InvalidValue(invalid.GetFlag(), invalid.GetValue(), invalid.Unwrap()))
 	}
 	return usageOf(c, err)
 }
 
-// explainInvalidValue returns an error that says what a flag accepts instead of an invalid value.
-func explainInvalidValue(invalid *pflag.InvalidValueError) error {
-	switch invalid.GetFlag().Value.Type() {
+// InvalidValue returns an error that says what a flag accepts instead of an invalid value. cause is
+// why it does not accept that.
+func InvalidValue(flag *pflag.Flag, value string, cause error) error {
+	switch flag.Value.Type() {
 	case "duration":
-		return errors.New("give a time with its unit, such as 30s or 5m")
-	case "int", "int64":
-		return errors.New("give a whole number")
+		cause = errors.New("give a time with its unit, such as 30s or 5m")
+	case "int", "int64", "uint32":
+		cause = errors.New("give a whole number")
 	case "bool":
-		return errors.New("give true or false")
+		cause = errors.New("give true or false")
+	case "quantity":
+		cause = errors.New("give a size, such as 64Mi or 1Gi")
 	}
-	return invalid.Unwrap()
+	return fmt.Errorf("%q: %w", value, cause)
 }
 
 // DidYouMean returns the end of an error about a word: its likely meanings; empty if there are none.

@@ -25,6 +25,9 @@ type applyOptions struct {
 	strict string
 	force  bool // takes fields from other managers
 
+	serverSide bool
+	manager    string // the name under which it applies server-side; empty for the program's
+
 	acceptUnserved bool // import accepts security settings that have no effect
 }
 
@@ -41,9 +44,13 @@ What a file says replaces the spec, the labels and the annotations of an object.
 redirects. -k has a kustomization built first, by kustomize or kubectl, the first that is
 in the PATH.
 
-Once somebody applies an object server-side, as Argo CD and kubectl apply --server-side
-do, apply leaves the fields that others have set, and stops where the file has another
-value for one (exit code 75); --force-conflicts takes these fields.
+--server-side sets the fields that the files have, and takes away those that the same
+manager has applied before and applies no more; fields of others stay, so a file may have
+a part of an object. Where it has another value for a field of another manager, apply
+stops (exit code 75); --force-conflicts takes these fields. --field-manager names the
+manager, else it is portolan, which what was applied without --server-side belongs to.
+Once somebody applies an object server-side, as Argo CD does, apply without the flag
+leaves the fields of others, too.
 
 A metadata.resourceVersion in it must be that of the stored object (exit code 75
 where it is not); without one, the last write wins.
@@ -53,12 +60,13 @@ would have, how each object would differ, and which proxies are concerned; with
 --xds, which of their resources too. --dry-run=client reads and validates the files
 and needs no server.
 
---wait waits until the proxies have taken the change; in parts, part by part.` + pruneHelp + chunksHelp + waitHelp,
+--wait waits until the proxies have taken the change; in parts, part by part.` + storesHelp + pruneHelp + chunksHelp + waitHelp,
 		Example: `  portolan apply -f shop.yaml
   portolan apply -f shop/ --dry-run=server --xds
   portolan apply -f shop/ --wait
   portolan apply -f shop/ -R -n shop
   portolan apply -k overlays/prod --dry-run=server
+  portolan apply -f shop.yaml --server-side --field-manager shop-team
   portolan apply -f https://example.com/mesh/shop.yaml
   portolan apply -f shop/ --prune -l app=shop
   portolan get vs/reviews -n shop -o yaml | sed s/v1/v2/ | portolan apply -f -`,
@@ -67,7 +75,7 @@ and needs no server.
 			if o.files.none() {
 				return exit.With(exit.Usage, errors.New("name what to apply: -f FILE, -f DIR, -f URL, -k DIR, or -f - for stdin"))
 			}
-			if err := cmp.Or(o.check(c), o.prune.check(env.Schemas, o.dry.mode), o.checkChunks(), o.checkStrict()); err != nil {
+			if err := cmp.Or(o.check(c), o.prune.check(env.Schemas, o.dry.mode), o.checkChunks(), o.checkStrict(), o.checkServerSide(c)); err != nil {
 				return err
 			}
 			return o.run(c.Context(), env)
@@ -81,6 +89,8 @@ and needs no server.
 	c.Flags().StringVar(&o.strict, "strict", "", "refuse what would have errors or warnings, as portolan analyze calls them; --strict=errors refuses errors alone: what cannot work, such as a host, subset or gateway that is not there")
 	c.Flags().Lookup("strict").NoOptDefVal = "warnings"
 	c.Flags().BoolVar(&o.force, "force-conflicts", false, "take fields from those who have applied another value server-side")
+	c.Flags().BoolVar(&o.serverSide, "server-side", false, "set only the fields that the files have, and leave those of other managers")
+	c.Flags().StringVar(&o.manager, "field-manager", "", "with --server-side, the manager of the fields (default portolan)")
 	return c
 }
 
@@ -102,6 +112,18 @@ func (o *applyOptions) checkStrict() error {
 	return cli.OneOf("--strict", o.strict, "warnings", "errors")
 }
 
+func (o *applyOptions) checkServerSide(c *cobra.Command) error {
+	switch {
+	case c.Flags().Changed("field-manager") && !o.serverSide:
+		return exit.With(exit.Usage, errors.New("--field-manager names who applies server-side: add --server-side, or leave it out"))
+	case c.Flags().Changed("field-manager") && o.manager == "":
+		return exit.With(exit.Usage, errors.New("--field-manager is empty: name a manager, such as shop-team"))
+	case o.serverSide && o.dry.mode == dryRunClient:
+		return exit.With(exit.Usage, errors.New("--dry-run=client: the server alone knows what a server-side apply makes: use --dry-run=server"))
+	}
+	return nil
+}
+
 // filesOnly refuses arguments, since they mostly are files without -f.
 func filesOnly(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
@@ -111,17 +133,15 @@ func filesOnly(_ *cobra.Command, args []string) error {
 }
 
 func (o *applyOptions) run(ctx context.Context, env *environment) error {
+	o.files.later = !o.judgesFirst()
 	m, err := o.files.read(ctx, env)
 	if err != nil {
 		return err
 	}
-	m.validate()
-	if o.files.exported && !o.acceptUnserved {
-		m.secure()
-	}
-	o.prune.demand(m)
-	if err := m.err("applied"); err != nil {
-		return err
+	if o.judgesFirst() || m.faults.ErrorOrNil() != nil {
+		if err := o.faults(m); err != nil {
+			return err
+		}
 	}
 	if o.dry.mode == dryRunClient {
 		return o.reportValid(env, m)
@@ -147,6 +167,9 @@ func (o *applyOptions) run(ctx context.Context, env *environment) error {
 			result, err = o.apply(ctx, env, c, m, wanted)
 			return err
 		})
+		if err != nil && o.files.later && !outcomeUnknown(err) {
+			return cmp.Or(o.faults(m), err) // the faults of files are told without a server too
+		}
 		if err != nil {
 			return err
 		}
@@ -163,6 +186,26 @@ func (o *applyOptions) run(ctx context.Context, env *environment) error {
 	return o.sendParts(ctx, env, all)
 }
 
+// judgesFirst says whether the command looks for the faults in specs before it asks the server,
+// because no server judges all of them at once, or before it is too late. Otherwise the command
+// looks for them where the server refuses the objects.
+func (o *applyOptions) judgesFirst() bool {
+	return o.dry.mode == dryRunClient || o.prune.enabled || o.chunks > 0 || o.files.exported
+}
+
+// faults returns all faults of the files; nil if there are none.
+func (o *applyOptions) faults(m *manifest) error {
+	m.readSpecs()
+	if !o.serverSide { // a file may have a part of an object
+		m.validate()
+	}
+	if o.files.exported && !o.acceptUnserved {
+		m.secure()
+	}
+	o.prune.demand(m)
+	return m.err("applied")
+}
+
 // apply applies the documents, and deletes superfluous objects. If a superfluous object is
 // gone by then, apply lists them anew and tries again.
 func (o *applyOptions) apply(ctx context.Context, env *environment, c *client.Client, m *manifest, wanted change) (*batch.Result, error) {
@@ -171,19 +214,19 @@ func (o *applyOptions) apply(ctx context.Context, env *environment, c *client.Cl
 		if err != nil {
 			return nil, err
 		}
-		result, err := o.send(ctx, env, c, o.batch(all.operations), cli.CountOf(len(all.operations), "object"))
+		documents, result, err := o.deliver(ctx, env, c, all, "applied", o.batch)
 		if err == nil {
-			return result, o.report(env, all.documents, result, nil)
+			return result, o.report(env, documents, result, nil)
 		}
 		if _, gone := existing(err, all.documents); !gone || !o.prune.enabled {
-			return nil, hintImport(hintChunks(cli.Refused(err, "applied", all.documents)), cli.CausesOf(err))
+			return nil, hintImport(hintChunks(err), cli.CausesOf(err))
 		}
 	}
 }
 
 func (o *applyOptions) batch(operations []batch.Operation) batch.Batch {
 	b := o.why.about(operations)
-	b.Strict, b.Force = strings.TrimSuffix(o.strict, "s"), o.force
+	b.Strict, b.Force, b.ServerSide, b.FieldManager = strings.TrimSuffix(o.strict, "s"), o.force, o.serverSide, o.manager
 	return b
 }
 

@@ -57,6 +57,17 @@ func TestApplyWarnsOnce(t *testing.T) {
 	clitest.Same(t, "stdout", o.Out, "envoyfilter/default/x  created  rev 2\n")
 }
 
+// TestFaultsOfSpecsNeedNoServer: where no server answers, apply tells the faults in the specs of
+// files.
+func TestFaultsOfSpecsNeedNoServer(t *testing.T) {
+	t.Parallel()
+	bad := strings.Replace(clitest.Entry("bad", ""), "number: 80", "number: 80000", 1)
+	o := do(t, clitest.Entry("good", "")+"---\n"+bad, "apply", "-f", "-", "--server", "http://127.0.0.1:1", "--request-timeout", "100ms")
+	if want := "stdin: document 2 (line 11): serviceentry/default/bad: spec.ports[0].number"; o.Code != exit.Data || !strings.Contains(o.Err, want) {
+		t.Errorf("exit code %d: %s, and must say %q", o.Code, o.Err, want)
+	}
+}
+
 // TestApplyBadInput: each bad input that users may have gives one clear error and changes
 // nothing.
 func TestApplyBadInput(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/record"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/xds/admin"
 )
 
 type auditOptions struct {
@@ -132,6 +133,10 @@ func changesOf(r record.Record) string {
 	if len(r.Changes) == 1 {
 		c := r.Changes[0]
 		key := config.Key{Kind: config.GroupVersionKind{Kind: c.Kind}, Namespace: c.Namespace, Name: c.Name}
+		if c.Kind == admin.DisconnectKind {
+			key.Kind.Kind = "Proxy"
+			return cli.Plain(key.String()) + " disconnected"
+		}
 		return cli.Plain(key.String()) + " " + c.Outcome
 	}
 	counts := map[string]int{}

@@ -40,14 +40,20 @@ func (p part) String() string {
 	return fmt.Sprintf("part %d of %d: objects %d-%d", p.number, p.total, p.first, p.last)
 }
 
-// parts splits a change into parts of at most size objects.
-func (c change) parts(size int) []part {
-	total := len(c.documents)
-	of := (total + size - 1) / size
-	out := make([]part, of)
+// parts splits a change into parts of at most size objects, each of one store.
+func (c change) parts(size int) (out []part) {
+	beside, mesh := c.split()
+	before := 0
+	for _, one := range []change{beside, mesh} {
+		total := len(one.documents)
+		for from := 0; from < total; from += size {
+			to := min(from+size, total)
+			out = append(out, part{change: change{one.documents[from:to], one.operations[from:to]}, first: before + from + 1, last: before + to})
+		}
+		before += total
+	}
 	for i := range out {
-		from, to := i*size, min((i+1)*size, total)
-		out[i] = part{change{c.documents[from:to], c.operations[from:to]}, i + 1, of, from + 1, to}
+		out[i].number, out[i].total = i+1, len(out)
 	}
 	return out
 }

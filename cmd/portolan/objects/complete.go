@@ -48,6 +48,13 @@ func completeObjects(env *environment) cobra.CompletionFunc {
 	}
 }
 
+// completeBeside is completeObjects for commands that take the kinds beside those of the mesh, too.
+func completeBeside(env *environment) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return completeObjects(env.withSide())(c, args, word)
+	}
+}
+
 // completeGetOutput offers the values of -o of get; a text follows some of them.
 func completeGetOutput(_ *cobra.Command, _ []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	name, file, given := strings.Cut(word, "=")

@@ -7,10 +7,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
+	"github.com/portolan-mesh/portolan/storage/config"
 )
 
 // fileWrite writes the objects of files, where there are none yet, or where there are some.
@@ -32,7 +32,7 @@ fault, nothing is created; portolan apply creates or changes.
 Certificates and other secrets are stored by portolan secret tls and portolan secret
 generic, which make a Secret of files.
 
-The exit code is 1 where an object exists, 65 where one has a fault.` + waitHelp,
+The exit code is 1 where an object exists, 65 where one has a fault.` + storesHelp + waitHelp,
 		Example: `  portolan create -f shop.yaml
   portolan create -f shop/ -n shop -m "the shop opens" --wait
   portolan create -f shop/ --dry-run=server
@@ -61,7 +61,7 @@ A metadata.resourceVersion in a file must be that of the stored object; without 
 last write wins.
 
 The exit code is 1 where an object does not exist, 65 where one has a fault, and 75 where
-one has changed since the resourceVersion that its file names.` + waitHelp,
+one has changed since the resourceVersion that its file names.` + storesHelp + waitHelp,
 		Example: `  portolan replace -f shop.yaml
   portolan get vs/reviews -n shop -o yaml | sed s/v1/v2/ | portolan replace -f - -m "to v2"`,
 		Args: filesOnly,
@@ -98,15 +98,16 @@ func (o *fileWrite) run(c *cobra.Command, env *environment) error {
 	if err != nil {
 		return err
 	}
+	var documents []config.Document
 	var result *batch.Result
 	err = env.Call(c.Context(), func(ctx context.Context, api *client.Client) (err error) {
-		result, err = o.send(ctx, env, api, o.why.about(operations), cli.CountOf(len(operations), "object"))
+		documents, result, err = o.deliver(ctx, env, api, change{m.documents, operations}, o.done, o.why.about)
 		return err
 	})
 	if err != nil {
-		return cli.Refused(err, o.done, m.documents)
+		return err
 	}
-	if err := o.report(env, m.documents, result, nil); err != nil {
+	if err := o.report(env, documents, result, nil); err != nil {
 		return err
 	}
 	return o.await(c.Context(), env, result)

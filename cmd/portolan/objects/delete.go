@@ -15,6 +15,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/admin/effect"
 )
 
@@ -58,7 +59,7 @@ A namespace goes with all that is in it: the command says what that is, and asks
   portolan delete se -n shop --all --yes
   portolan delete vs,dr -n shop -l app=reviews --dry-run=server
   portolan delete namespace shop`,
-		ValidArgsFunction: completeObjects(env),
+		ValidArgsFunction: completeBeside(env),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := o.check(c); err != nil {
 				return err
@@ -89,7 +90,7 @@ func (o *deleteOptions) documents(ctx context.Context, env *environment, args []
 	case len(args) > 0 && !o.files.none():
 		return nil, exit.With(exit.Usage, fmt.Errorf("%s: name objects either by files (-f) or by arguments", args[0]))
 	case len(args) > 0:
-		selected, err := o.among.choose(env, args, o.files.namespace, "delete")
+		selected, err := o.among.choose(env.withSide(), args, o.files.namespace, "delete")
 		if err != nil {
 			return nil, err
 		}
@@ -110,6 +111,11 @@ func (o *deleteOptions) documents(ctx context.Context, env *environment, args []
 	m, err := o.files.read(ctx, env)
 	if err != nil {
 		return nil, err
+	}
+	for _, d := range m.documents {
+		if d.Config.GroupVersionKind == schema.Namespace {
+			m.fault(d.Fault("", "goes with all that is in it: leave it out here, and delete it by portolan delete namespace "+d.Config.Name))
+		}
 	}
 	return m.documents, m.err("deleted")
 }
@@ -144,8 +150,8 @@ func (o *deleteOptions) run(ctx context.Context, env *environment, documents []c
 			return err
 		}
 	}
-	documents, result, err := o.remove(ctx, env, documents, func(ctx context.Context, c *client.Client, b batch.Batch) (*batch.Result, error) {
-		return o.send(ctx, env, c, b, cli.CountOf(len(b.Operations), "object"))
+	documents, result, err := o.remove(ctx, env, documents, func(ctx context.Context, c *client.Client, all change) ([]config.Document, *batch.Result, error) {
+		return o.deliver(ctx, env, c, all, "deleted", o.why.about)
 	})
 	if err != nil || result == nil {
 		return err
@@ -162,8 +168,10 @@ func (o *deleteOptions) run(ctx context.Context, env *environment, documents []c
 func (o *deleteOptions) ask(ctx context.Context, env *environment, documents []config.Document) error {
 	trial := *o
 	trial.ignoreNotFound = true
-	documents, result, err := trial.remove(ctx, env, documents, func(ctx context.Context, c *client.Client, b batch.Batch) (*batch.Result, error) {
-		return c.Try(ctx, b, effect.PreviewNothing)
+	documents, result, err := trial.remove(ctx, env, documents, func(ctx context.Context, c *client.Client, all change) ([]config.Document, *batch.Result, error) {
+		return all.deliver("deleted", func(operations []batch.Operation) (*batch.Result, error) {
+			return c.Try(ctx, o.why.about(operations), effect.PreviewNothing)
+		}, nil)
 	})
 	if err != nil || result == nil {
 		return err
@@ -186,16 +194,16 @@ func (o *deleteOptions) ask(ctx context.Context, env *environment, documents []c
 
 // remove makes the server delete the objects of documents through do. With --ignore-not-found
 // it skips those that do not exist. It returns the others; if there are none, result is nil.
-func (o *deleteOptions) remove(ctx context.Context, env *environment, documents []config.Document, do func(context.Context, *client.Client, batch.Batch) (*batch.Result, error)) (there []config.Document, result *batch.Result, err error) {
+func (o *deleteOptions) remove(ctx context.Context, env *environment, documents []config.Document, do func(context.Context, *client.Client, change) ([]config.Document, *batch.Result, error)) (there []config.Document, result *batch.Result, err error) {
 	err = env.Call(ctx, func(ctx context.Context, c *client.Client) error {
-		for there = documents; len(there) > 0; {
-			done, err := do(ctx, c, o.why.about(removals(there)))
+		for there = besideFirst(documents); len(there) > 0; {
+			_, done, err := do(ctx, c, change{there, removals(there)})
 			if err == nil {
 				result = done
 				return nil
 			}
 			rest, missing := existing(err, there)
-			switch err = cli.Refused(err, "deleted", there); {
+			switch {
 			case !missing:
 				return err
 			case !o.ignoreNotFound:

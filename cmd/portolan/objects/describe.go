@@ -45,7 +45,7 @@ served of them may be old.`,
 		Example: `  portolan describe service
   portolan describe service reviews.shop.internal
   portolan describe service reviews.shop.internal -n shop -o json`,
-		Args: cobra.MaximumNArgs(1),
+		Args: cobra.MaximumNArgs(1), ValidArgsFunction: cli.CompleteHosts(env.Environment),
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return env.listServices(c.Context(), namespace, output)

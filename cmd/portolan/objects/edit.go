@@ -19,7 +19,7 @@ type editOptions struct{ rewrite }
 func newEditCommand(env *environment) *cobra.Command {
 	o := editOptions{rewrite{done: "edited"}}
 	c := &cobra.Command{
-		Use:   "edit (KIND/NAME... | KIND NAME... | KIND --all | KIND -l LABELS)",
+		Use:   "edit (KIND/NAME... | KIND NAME... | KIND --all | KIND -l LABELS | -f FILE)",
 		Short: "Change objects in an editor, all of them as one change",
 		Long: `Open objects as YAML in an editor, and write what has changed when it is closed: all of
 it as one change. PORTOLAN_EDITOR, VISUAL or EDITOR is the editor, the first that is set;
@@ -44,9 +44,10 @@ and again.` + waitHelp,
   portolan edit vs/reviews dr/reviews -n shop -m "v3 gets a tenth" --wait
   PORTOLAN_EDITOR="code --wait" portolan edit se -l app=reviews -n shop
   portolan edit vs/reviews -n shop --dry-run=server`,
-		ValidArgsFunction: completeObjects(env),
+		ValidArgsFunction: completeBeside(env),
 		RunE: func(c *cobra.Command, args []string) error {
-			selected, err := o.among.choose(env, args, o.namespace, "edit")
+			env := env.withSide()
+			selected, err := o.choose(c.Context(), env, args, "edit")
 			if err = cmp.Or(err, o.check(c)); err != nil {
 				return err
 			}
@@ -61,7 +62,7 @@ and again.` + waitHelp,
 const editTries = 10
 
 func (o *editOptions) run(ctx context.Context, env *environment, selected selection) error {
-	all, err := o.among.read(ctx, env, selected, o.namespace, "edited")
+	all, err := o.among.read(ctx, env, selected, o.files.namespace, "edited")
 	if err != nil || len(all) == 0 {
 		return err
 	}

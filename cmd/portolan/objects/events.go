@@ -14,13 +14,6 @@ import (
 	"github.com/portolan-mesh/portolan/storage/side"
 )
 
-// withSide returns an environment that knows the kinds beside those of the mesh, too.
-func (e *environment) withSide() *environment {
-	return &environment{e.With(func(e *cli.Environment) {
-		e.Schemas = e.Schemas.With(schema.Side())
-	})}
-}
-
 func newEventsCommand(env *environment) *cobra.Command {
 	var o getOptions
 	var about string
@@ -55,6 +48,7 @@ Who changed what is in portolan audit, and how an object is now in portolan desc
 	}
 	o.registerShow(c, "events")
 	c.Flags().StringVar(&about, "for", "", "only events of this object, as KIND/NAME")
+	_ = c.RegisterFlagCompletionFunc("for", completeObjects(env))
 	return c
 }
 

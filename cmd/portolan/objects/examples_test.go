@@ -49,7 +49,7 @@ func TestExamplesOfVerbsRun(t *testing.T) {
 	editors(t, "s/app: reviews/app: others/")
 	var out bytes.Buffer
 	root := cli.NewRootCommand(&cli.Environment{Stdout: &out, Stderr: &out, Schemas: schema.Pilot()}, cli.Program(line))
-	for _, name := range []string{"edit", "label", "annotate", "patch", "create", "replace", "get", "delete", "apply"} {
+	for _, name := range []string{"edit", "label", "annotate", "patch", "create", "replace", "get", "delete", "apply", "events"} {
 		c, _, err := root.Find([]string{name})
 		if err != nil {
 			t.Fatal(err)
@@ -57,7 +57,7 @@ func TestExamplesOfVerbsRun(t *testing.T) {
 		ran := 0
 		for _, text := range strings.Split(c.Example, "\n") {
 			args := words(strings.ReplaceAll(text, "shop.yaml", "new.yaml"))
-			if name == "replace" || name == "delete" {
+			if slices.Contains([]string{"replace", "delete", "label", "annotate"}, name) {
 				args = words(strings.ReplaceAll(text, "shop.yaml", "stored.yaml"))
 			}
 			args = args[slices.Index(args, "portolan")+1:]
@@ -75,8 +75,10 @@ func TestExamplesOfVerbsRun(t *testing.T) {
 			if name == "delete" && slices.Contains(args, "-f") {
 				a.Must(t, "", "apply", "-f", "new.yaml")
 			}
-			if name == "delete" && slices.Contains(args, "namespace") { // the leader makes it
+			if slices.Contains(args, "namespace") { // the leader makes it
 				a.Server.Do(t, "POST", "/api/v1/namespaces", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"shop"}}`)
+			}
+			if name == "delete" && slices.Contains(args, "namespace") {
 				args = append(args, "--yes")
 			}
 			if o := a.Do(t, "", args...); o.Code != exit.OK {

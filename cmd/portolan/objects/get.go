@@ -92,7 +92,7 @@ Exit codes: 0 is also that a list is empty; 1 is that a named object is not ther
 			}
 			return nil
 		},
-		ValidArgsFunction: completeObjects(env),
+		ValidArgsFunction: completeBeside(env),
 		RunE: func(c *cobra.Command, args []string) error {
 			env := env.withSide()
 			selected, err := o.selection(env, args)
@@ -268,7 +268,7 @@ func (o *getOptions) getNamed(ctx context.Context, c *client.Client, kind *schem
 func (o *getOptions) rows(env *environment, f objectsOfKind, several bool) ([][]string, error) {
 	wide := o.output == "wide"
 	columns := slices.DeleteFunc(table.Columns(f.kind.GroupVersionKind), func(c table.Column) bool { return c.Wide && !wide })
-	header := append([]string{"NAME"}, cli.MapSlice(columns, func(c table.Column) string { return strings.ToUpper(c.Name) })...)
+	header := cli.MapSlice(columns, func(c table.Column) string { return strings.ToUpper(c.Name) })
 	header = append(header, o.labels.headers()...)
 	if o.allNamespaces {
 		header = append([]string{"NAMESPACE"}, header...)
@@ -287,13 +287,12 @@ func (o *getOptions) rows(env *environment, f objectsOfKind, several bool) ([][]
 		if o.allNamespaces {
 			row = append(row, object.GetNamespace())
 		}
-		name := object.GetName()
-		if several {
-			name = strings.ToLower(f.kind.Kind) + "/" + name
-		}
-		row = append(row, name)
 		for _, c := range columns {
-			row = append(row, c.Text(seen, wide, env.Now()))
+			text := c.Text(seen, wide, env.Now())
+			if several && c.IsName() {
+				text = strings.ToLower(f.kind.Kind) + "/" + text
+			}
+			row = append(row, text)
 		}
 		row = append(row, o.labels.cells(object.GetLabels())...)
 		rows = append(rows, row)

@@ -34,6 +34,8 @@ func newLabelCommand(env *environment) *cobra.Command {
   portolan label se/reviews -n shop tier=front team- --overwrite
   portolan label se --all -n shop env=prod -m "all of the shop"
   portolan label vs,dr -l app=reviews -A owner=books --dry-run=server
+  portolan label -f shop.yaml env=prod
+  portolan label namespace shop team=books
   portolan label se/reviews -n shop --list`)
 	c.Short = "Set or remove labels of objects, all of them as one change"
 	return c
@@ -45,6 +47,7 @@ func newAnnotateCommand(env *environment) *cobra.Command {
   portolan annotate vs/reviews -n shop example.com/ticket=4711
   portolan annotate vs/reviews -n shop example.com/ticket-
   portolan annotate vs --all -n shop example.com/owner='the shop' --overwrite
+  portolan annotate -f shop.yaml example.com/ticket=4711
   portolan annotate vs/reviews -n shop --list`)
 	c.Short = "Set or remove annotations of objects, all of them as one change"
 	return c
@@ -52,18 +55,19 @@ func newAnnotateCommand(env *environment) *cobra.Command {
 
 func (o *metaWrite) command(env *environment, verb, example string) *cobra.Command {
 	c := &cobra.Command{
-		Use: verb + " (KIND/NAME... | KIND NAME... | KIND --all | KIND -l LABELS) (KEY=VALUE | KEY-)... | --list",
+		Use: verb + " (KIND/NAME... | KIND NAME... | KIND --all | KIND -l LABELS | -f FILE) (KEY=VALUE | KEY-)... | --list",
 		Long: fmt.Sprintf(`Set %[1]ss of objects (KEY=VALUE) or remove them (KEY-). %[2]s that an object has with
 another value is refused, unless --overwrite is given; one that it does not have needs not be removed.
 --list shows the %[1]ss and changes nothing.`, o.word, articled(o.word)) + rewriteHelp + waitHelp,
 		Example:           strings.TrimPrefix(example, "\n"),
-		ValidArgsFunction: completeObjects(env),
+		ValidArgsFunction: completeBeside(env),
 		RunE: func(c *cobra.Command, args []string) error {
 			first := slices.IndexFunc(args, isPair)
 			if first < 0 {
 				first = len(args)
 			}
-			selected, err := o.among.choose(env, args[:first], o.namespace, verb)
+			env := env.withSide()
+			selected, err := o.choose(c.Context(), env, args[:first], verb)
 			if err != nil {
 				return err
 			}
@@ -167,7 +171,7 @@ func (o *metaWrite) show(c *cobra.Command, env *environment, selected selection,
 			return exit.With(exit.Usage, errors.New("--list changes nothing: leave --"+flag+" out"))
 		}
 	}
-	all, err := o.among.read(c.Context(), env, selected, o.namespace, "listed")
+	all, err := o.among.read(c.Context(), env, selected, o.files.namespace, "listed")
 	if err != nil {
 		return err
 	}

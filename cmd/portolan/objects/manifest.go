@@ -3,16 +3,15 @@ package objects
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 
 	"github.com/hashicorp/go-multierror"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/cores"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
@@ -36,19 +35,6 @@ type passedOver struct {
 // String formats how many folders and files there are.
 func (p passedOver) String() string {
 	return cli.CountOf(p.folders, "folder") + " with " + cli.CountOf(p.files, "file")
-}
-
-// onAllCores calls do with each number from 0 to n-1, several calls at a time.
-func onAllCores(n int, do func(i int)) {
-	var group errgroup.Group
-	group.SetLimit(runtime.GOMAXPROCS(0))
-	for i := range n {
-		group.Go(func() error {
-			do(i)
-			return nil
-		})
-	}
-	_ = group.Wait() // none fails
 }
 
 // If err consists of several errors, fault adds each.
@@ -91,10 +77,17 @@ func position(d config.Document) string {
 	return (&config.DecodeError{Source: d.Source, Index: d.Index, Line: d.Line, Item: d.Item}).Error()
 }
 
+// readSpecs decodes the specs that were left for later.
+func (m *manifest) readSpecs() {
+	documents, err := config.ReadSpecs(m.documents)
+	m.documents = documents
+	m.fault(err)
+}
+
 // validate reports the faults that the server would find in the objects.
 func (m *manifest) validate() {
 	warnings, errs := make([][]schema.Warning, len(m.documents)), make([]error, len(m.documents))
-	onAllCores(len(m.documents), func(i int) {
+	cores.Each(len(m.documents), func(i int) {
 		object := m.documents[i].Config
 		warnings[i], errs[i] = m.schemas.Kind(object.GroupVersionKind).Validate(object)
 	})
@@ -138,7 +131,10 @@ func (m *manifest) place(fault error) []int {
 // operations returns the operations that write the objects, in order.
 func (m *manifest) operations(verb batch.Verb) ([]batch.Operation, error) {
 	out, errs := make([]batch.Operation, len(m.documents)), make([]error, len(m.documents))
-	onAllCores(len(m.documents), func(i int) { out[i], errs[i] = batch.Write(verb, m.documents[i].Config) })
+	cores.Each(len(m.documents), func(i int) {
+		out[i].Verb = verb
+		out[i].Object, errs[i] = m.documents[i].JSON()
+	})
 	for i, d := range m.documents {
 		if errs[i] != nil {
 			return nil, exit.With(exit.Data, d.Fault("", errs[i].Error()))

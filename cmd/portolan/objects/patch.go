@@ -9,17 +9,23 @@ import (
 	"github.com/spf13/cobra"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/side"
 )
 
 // The values of --type.
 const (
-	patchMerge = "merge"
-	patchJSON  = "json"
+	patchMerge     = "merge"
+	patchJSON      = "json"
+	patchStrategic = "strategic"
 )
+
+var patchTypes = []string{patchMerge, patchJSON, patchStrategic}
 
 type patchOptions struct {
 	rewrite
@@ -29,22 +35,26 @@ type patchOptions struct {
 func newPatchCommand(env *environment) *cobra.Command {
 	o := patchOptions{rewrite: rewrite{done: "patched"}}
 	c := &cobra.Command{
-		Use:   "patch (KIND/NAME... | KIND NAME... | KIND --all | KIND -l LABELS) (-p PATCH | --patch-file FILE)",
+		Use:   "patch (KIND/NAME... | KIND NAME... | KIND --all | KIND -l LABELS | -f FILE) (-p PATCH | --patch-file FILE)",
 		Short: "Change fields of objects, all of them as one change",
 		Long: `Change fields of objects by a patch, in YAML or JSON.
 
 A merge patch (RFC 7386) has the fields to set; null removes one, and a list replaces the
 whole list. A JSON patch (--type=json, RFC 6902) is a list of operations: add, remove,
-replace, move, copy and test, each with the path of a field. A metadata.resourceVersion in
-a patch must be that of the stored object.` + rewriteHelp + waitHelp,
+replace, move, copy and test, each with the path of a field. A strategic merge patch
+(--type=strategic) merges lists of Kubernetes' own kinds by the keys of their elements; all
+other kinds take none, as in Kubernetes. A metadata.resourceVersion in a patch must be that
+of the stored object.` + rewriteHelp + waitHelp,
 		Example: `  portolan patch dr/reviews -n shop -p '{"spec": {"trafficPolicy": {"loadBalancer": {"simple": "ROUND_ROBIN"}}}}'
   portolan patch vs/reviews -n shop --type=json -p '[{"op": "replace", "path": "/spec/http/0/timeout", "value": "3s"}]'
+  portolan patch namespace shop --type=strategic -p '{"metadata": {"labels": {"team": "books"}}}'
   portolan patch se -l app=reviews -n shop --patch-file patch.yaml --dry-run=server
   portolan patch vs/reviews -n shop -p 'spec: {exportTo: [.]}' -m "for the shop alone" --wait`,
-		ValidArgsFunction: completeObjects(env),
+		ValidArgsFunction: completeBeside(env),
 		RunE: func(c *cobra.Command, args []string) error {
-			selected, err := o.among.choose(env, args, o.namespace, "patch")
-			if err = cmp.Or(err, o.check(c), cli.OneOf("--type", o.form, patchMerge, patchJSON)); err != nil {
+			env := env.withSide()
+			selected, err := o.choose(c.Context(), env, args, "patch")
+			if err = cmp.Or(err, o.check(c), cli.OneOf("--type", o.form, patchTypes...)); err != nil {
 				return err
 			}
 			patch, err := o.read(c, env)
@@ -56,8 +66,8 @@ a patch must be that of the stored object.` + rewriteHelp + waitHelp,
 	}
 	o.register(c)
 	f := c.Flags()
-	f.StringVar(&o.form, "type", patchMerge, "form of the patch: merge or json")
-	_ = c.RegisterFlagCompletionFunc("type", cobra.FixedCompletions([]string{patchMerge, patchJSON}, cobra.ShellCompDirectiveNoFileComp))
+	f.StringVar(&o.form, "type", patchMerge, "form of the patch: merge, json or strategic")
+	_ = c.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(patchTypes, cobra.ShellCompDirectiveNoFileComp))
 	f.StringVarP(&o.text, "patch", "p", "", "the patch, in YAML or JSON")
 	f.StringVar(&o.file, "patch-file", "", "file with the patch, or - for stdin")
 	_ = c.MarkFlagFilename("patch-file", "yaml", "yml", "json")
@@ -96,14 +106,30 @@ func (o *patchOptions) read(c *cobra.Command, env *environment) (func(*unstructu
 	}, nil
 }
 
-// parse returns the function that applies a patch to the JSON of an object.
-func (o *patchOptions) parse(patch json.RawMessage) (func([]byte) ([]byte, error), error) {
-	if o.form == patchMerge {
+// applier applies a patch to the JSON of an object of a kind.
+type applier func(of runtimeschema.GroupVersionKind, object []byte) ([]byte, error)
+
+// parse returns what applies a patch.
+func (o *patchOptions) parse(patch json.RawMessage) (applier, error) {
+	if o.form != patchJSON {
 		var fields map[string]any
 		if err := json.Unmarshal(patch, &fields); err != nil || len(fields) == 0 {
-			return nil, errors.New("a merge patch is an object with the fields to set, such as {spec: {hosts: [a.example]}}; --type=json takes a list of operations")
+			return nil, fmt.Errorf("a %s patch is an object with the fields to set, such as {spec: {hosts: [a.example]}}; --type=json takes a list of operations", o.form)
 		}
-		return func(object []byte) ([]byte, error) { return jsonpatch.MergePatch(object, patch) }, nil
+	}
+	switch o.form {
+	case patchMerge:
+		return func(_ runtimeschema.GroupVersionKind, object []byte) ([]byte, error) {
+			return jsonpatch.MergePatch(object, patch)
+		}, nil
+	case patchStrategic:
+		return func(of runtimeschema.GroupVersionKind, object []byte) ([]byte, error) {
+			like, err := side.Types.New(of)
+			if err != nil {
+				return nil, fmt.Errorf("%s takes no strategic merge patch: use --type=merge or --type=json", of.Kind)
+			}
+			return strategicpatch.StrategicMergePatch(object, patch, like)
+		}, nil
 	}
 	operations, err := jsonpatch.DecodePatch(patch)
 	if err != nil || len(operations) == 0 {
@@ -115,15 +141,15 @@ func (o *patchOptions) parse(patch json.RawMessage) (func([]byte) ([]byte, error
 			return nil, fmt.Errorf("operation %d has no op and path: give both, as in {op: remove, path: /spec/exportTo}", i+1)
 		}
 	}
-	return operations.Apply, nil
+	return func(_ runtimeschema.GroupVersionKind, object []byte) ([]byte, error) { return operations.Apply(object) }, nil
 }
 
-func patched(object *unstructured.Unstructured, apply func([]byte) ([]byte, error)) (*unstructured.Unstructured, error) {
+func patched(object *unstructured.Unstructured, apply applier) (*unstructured.Unstructured, error) {
 	text, err := object.MarshalJSON()
 	if err != nil {
 		return nil, err
 	}
-	if text, err = apply(text); err != nil {
+	if text, err = apply(object.GroupVersionKind(), text); err != nil {
 		return nil, err
 	}
 	out := &unstructured.Unstructured{}

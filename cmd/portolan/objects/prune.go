@@ -24,7 +24,7 @@ const pruneHelp = `
 --prune -l key=value deletes, in the same change, the stored objects that have these
 labels and are in no file. It looks at all kinds but secrets, users and tokens, or those of
 --prune-kinds, in the namespaces of the files and of -n. Every object of the files must have the labels,
-else the next run could not find it. An object that somebody changes meanwhile is not
+else the next run could not find it, except those beside the mesh, which it never deletes. An object that somebody changes meanwhile is not
 deleted: nothing is done then (exit code 75). On a terminal it first names what it
 would delete, and asks; --yes does without.`
 
@@ -129,7 +129,7 @@ func (p *pruneFlags) demand(m *manifest) {
 		m.fault(fmt.Errorf("-f %s: passes over %s, and --prune would delete what is described there: add -R, or name the files with -f", o.name, o))
 	}
 	for _, d := range m.documents {
-		if !p.labels.AsSelector().Matches(labels.Set(d.Config.Labels)) {
+		if !besideMesh(d.Config.GroupVersionKind) && !p.labels.AsSelector().Matches(labels.Set(d.Config.Labels)) {
 			m.fault(d.Fault("metadata.labels", fmt.Sprintf("lack %s: with --prune every object of the files must have the labels of -l", p.labels)))
 		}
 	}

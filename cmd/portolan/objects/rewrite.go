@@ -23,6 +23,8 @@ import (
 // rewriteHelp is the help text of the commands that change stored objects.
 const rewriteHelp = `
 
+-f names the objects by files, whose other content does not matter.
+
 All objects are changed as one change, or none. They are read first, and written only if
 nobody has changed them since; if somebody has, the command reads them anew, up to 5 times.
 
@@ -37,16 +39,38 @@ const rewriteAttempts = 5
 // read.
 type rewrite struct {
 	writeFlags
-	among     among
-	namespace string
-	done      string // what becomes of the objects, such as "labeled"
+	among among
+	files fileFlags
+	done  string // what becomes of the objects, such as "labeled"
 }
 
 func (o *rewrite) register(c *cobra.Command) {
 	o.writeFlags.register(c)
 	o.among.register(c, c.Name())
 	c.Flags().Lookup("dry-run").Usage = "change nothing: server shows what would become of each object, and which proxies are concerned"
-	c.Flags().StringVarP(&o.namespace, "namespace", "n", "", `namespace of the objects (default $PORTOLAN_NAMESPACE, else "default")`)
+	o.files.register(c, c.Name())
+	c.Flags().Lookup("namespace").Usage = `namespace of the objects (default $PORTOLAN_NAMESPACE, else "default")`
+}
+
+// choose returns the objects that arguments name, or the files.
+func (o *rewrite) choose(ctx context.Context, env *environment, args []string, verb string) (selection, error) {
+	switch {
+	case o.files.none():
+		return o.among.choose(env, args, o.files.namespace, verb)
+	case len(args) > 0:
+		return selection{}, exit.With(exit.Usage, fmt.Errorf("%s: name objects either by files (-f) or by arguments", args[0]))
+	case o.among.asked():
+		return selection{}, exit.With(exit.Usage, errors.New("--all, -l and -A select among the objects of a kind: name one, and leave the files out"))
+	}
+	m, err := o.files.read(ctx, env)
+	if err != nil {
+		return selection{}, err
+	}
+	var out selection
+	for _, d := range m.documents {
+		out.add(env, m.schemas.Kind(d.Config.GroupVersionKind), d.Config.Namespace, d.Config.Name)
+	}
+	return out, m.err(o.done)
 }
 
 func (o *rewrite) check(c *cobra.Command) error {
@@ -67,18 +91,20 @@ func (o *rewrite) run(ctx context.Context, env *environment, selected selection,
 	err := env.Call(ctx, func(ctx context.Context, c *client.Client) error {
 		pause := retry.NewFair(50*time.Millisecond, time.Second)
 		for attempt := 1; ; attempt++ {
-			before, err := o.among.readBy(ctx, env, c, selected, o.namespace)
+			before, err := o.among.readBy(ctx, env, c, selected, o.files.namespace)
 			if err != nil || len(before) == 0 {
 				return err
 			}
 			if all, err = o.plan(before, alter); err != nil {
 				return err
 			}
-			if result, err = o.send(ctx, env, c, o.why.about(all.operations), cli.CountOf(len(all.operations), "object")); err == nil {
+			documents, done, err := o.deliver(ctx, env, c, all, o.done, o.why.about)
+			if err == nil {
+				all.documents, result = documents, done
 				return nil
 			}
 			if !apierrors.IsConflict(err) || attempt == rewriteAttempts || !all.asRead(before) {
-				return cli.Refused(err, o.done, all.documents)
+				return err
 			}
 			if err := pause.Wait(ctx); err != nil {
 				return err

@@ -132,7 +132,7 @@ come from PORTOLAN_CERT, PORTOLAN_KEY and PORTOLAN_CA here, or from a context (p
 config).` + waitHelp,
 		Example: `  portolan secret tls shop-cert -n ingress --cert fullchain.pem --key privkey.pem
   portolan secret tls shop-cert -n ingress --cert fullchain.pem --key privkey.pem --ca clients.pem`,
-		Args: cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1), ValidArgsFunction: cli.CompleteNames(env.Environment, schema.Secret, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if cert == "" || key == "" {
 				return exit.With(exit.Usage, errors.New("name both files: --cert FILE with the certificate, --key FILE with its private key"))
@@ -164,7 +164,7 @@ func newSecretGenericCommand(env *environment) *cobra.Command {
 		Short:   "Store files as a secret, or replace it",
 		Long:    `Store files as a secret of type Opaque, or replace it: an entry for each --from-file.` + waitHelp,
 		Example: `  portolan secret generic clients -n ingress --from-file cacert=ca.pem`,
-		Args:    cobra.ExactArgs(1),
+		Args:    cobra.ExactArgs(1), ValidArgsFunction: cli.CompleteNames(env.Environment, schema.Secret, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			files := map[string]string{}
 			for _, one := range from {
@@ -256,7 +256,7 @@ func newSecretReadCommand(env *environment) *cobra.Command {
 		Long: `Print an entry of a secret in the clear. The server answers the user who runs it
 alone, on its own machine.`,
 		Example: `  portolan secret read shop-cert tls.crt -n ingress`,
-		Args:    cobra.RangeArgs(1, 2),
+		Args:    cobra.RangeArgs(1, 2), ValidArgsFunction: cli.CompleteNames(env.Environment, schema.Secret, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return env.Call(c.Context(), func(ctx context.Context, api *client.Client) error {
 				data, err := remote.Server{Client: api}.SecretData(ctx, namespace, args[0])

@@ -35,10 +35,14 @@ func TestEvents(t *testing.T) {
 	clitest.Same(t, "of an object", names("--for", "vs/reviews", "-n", "shop"), "zearly\nlate\n")
 	clitest.Same(t, "of all namespaces", names("-A"), "zearly\nlate\nother\n")
 	table := a.Must(t, "", "events", "-n", "shop", "--for", "VirtualService/reviews")
-	for _, want := range []string{"TYPE", "Warning", "PTL0101", "virtualservice/shop/reviews", "3", "no such host"} {
+	for _, want := range []string{"LAST SEEN  TYPE     REASON        OBJECT ", "Warning  PTL0101       virtualservice/shop/reviews  no such host"} {
 		if !strings.Contains(table, want) {
 			t.Errorf("the table has no %s:\n%s", want, table)
 		}
+	}
+	wide := strings.Split(a.Must(t, "", "events", "-n", "shop", "--for", "vs/reviews", "-o", "wide"), "\n")
+	if !clitest.HasLine(wide[0], []string{"LAST SEEN", "MESSAGE", "COUNT", "FROM", "NAME"}) || !clitest.HasLine(wide[2], []string{"no such host", "3", "late"}) {
+		t.Errorf("%q", wide)
 	}
 	if o := a.Do(t, "", "events", "--for", "nothing"); o.Code != exit.Usage {
 		t.Errorf("%+v", o)

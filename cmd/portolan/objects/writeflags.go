@@ -108,7 +108,8 @@ func (w *writeFlags) reportValid(env *environment, m *manifest) error {
 // await waits for proxies if --wait is set. If the output is for programs, it reports on them
 // on stderr.
 func (w *writeFlags) await(ctx context.Context, env *environment, result *batch.Result) error {
-	if !w.wait {
+	result = ofMeshOnly(result)
+	if !w.wait || len(result.Results) == 0 {
 		return nil
 	}
 	if w.output != "table" {

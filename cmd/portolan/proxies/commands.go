@@ -12,5 +12,5 @@ type environment struct{ *cli.Environment }
 // Commands returns the commands about what proxies have, and where it is from.
 func Commands(line *cli.Environment) []*cobra.Command {
 	env := &environment{line}
-	return []*cobra.Command{newProxyCommand(env), newExplainCommand(env), newAuthzCommand(env), newSourceCommand(env)}
+	return []*cobra.Command{newProxyCommand(env), newExplainCommand(env), newAuthzCommand(env), newDNSCommand(env), newSourceCommand(env)}
 }

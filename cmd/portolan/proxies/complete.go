@@ -7,6 +7,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
+	"github.com/portolan-mesh/portolan/cmd/portolan/serve"
 	"github.com/portolan-mesh/portolan/xds/admin"
 )
 
@@ -27,6 +28,33 @@ func completeProxies(env *environment) cobra.CompletionFunc {
 			}
 			for _, p := range list.Items {
 				out = append(out, cobra.CompletionWithDesc(p.Name, p.Type+" of namespace "+p.Namespace))
+			}
+			return nil
+		})
+		return out, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeProxyFlag is completeProxies for a flag of a command with arguments.
+func completeProxyFlag(env *environment) cobra.CompletionFunc {
+	return func(c *cobra.Command, _ []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return completeProxies(env)(c, nil, word)
+	}
+}
+
+// completeSources offers the names of the sources of configuration.
+func completeSources(env *environment) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, _ string) (out []cobra.Completion, _ cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		env.Offer(c.Context(), func(ctx context.Context, c *client.Client) error {
+			var list serve.SourceList
+			if err := c.JSON(ctx, serve.SourcesPath, &list); err != nil {
+				return err
+			}
+			for i := range list.Items {
+				out = append(out, list.Items[i].Name)
 			}
 			return nil
 		})

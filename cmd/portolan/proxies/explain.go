@@ -109,6 +109,7 @@ With -f the answer is as if the objects of these files were applied.`,
 	files.Register(c)
 	cli.RegisterOutput(c, &output, outputs...)
 	_ = c.RegisterFlagCompletionFunc("from", completeProxies(env))
+	_ = c.RegisterFlagCompletionFunc("to", cli.CompleteHosts(env.Environment))
 	return c
 }
 

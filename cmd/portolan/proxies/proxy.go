@@ -22,8 +22,8 @@ import (
 )
 
 func newProxyCommand(env *environment) *cobra.Command {
-	c := &cobra.Command{Use: "proxy", Short: "Look at the proxies of the mesh"}
-	c.AddCommand(newProxyStatusCommand(env), newProxyConfigCommand(env), newProxyDiffCommand(env))
+	c := &cobra.Command{Use: "proxy", Short: "Look at the proxies of the mesh, and have them connect anew"}
+	c.AddCommand(newProxyStatusCommand(env), newProxyConfigCommand(env), newProxyDiffCommand(env), newProxyLogCommand(env), newProxyTopCommand(env), newProxyDisconnectCommand(env))
 	return c
 }
 
@@ -199,6 +199,12 @@ func otherProxyRows(list admin.ProxyList, now time.Time, all bool) [][]string {
 		rows = append(rows, []string{"  configuration", fmt.Sprintf("rev %d", list.Configuration), "is its last change; later revisions of the store are statuses"})
 	}
 	rows = append(rows, cli.Offline(list.Gone, len(list.Gone), now, all)...)
+	rows = append(rows, elsewhereRows(list)...)
+	return append(rows, refusedRows(list.Refused, now, all)...)
+}
+
+// elsewhereRows returns rows for the proxies of servers that could not be asked.
+func elsewhereRows(list admin.ProxyList) (rows [][]string) {
 	for _, id := range slices.Sorted(maps.Keys(list.Elsewhere)) {
 		if n := list.Elsewhere[id]; n > 0 {
 			where := "connected to server " + cli.ServerName(id) + ", which cannot be asked from here"
@@ -208,7 +214,7 @@ func otherProxyRows(list admin.ProxyList, now time.Time, all bool) [][]string {
 			rows = append(rows, []string{"  elsewhere", cli.ProxyCount(n), where})
 		}
 	}
-	return append(rows, refusedRows(list.Refused, now, all)...)
+	return rows
 }
 
 // refusedRows returns rows for the clients that were refused for their identity.

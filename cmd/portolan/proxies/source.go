@@ -112,7 +112,7 @@ func newSourceDescribeCommand(env *environment) *cobra.Command {
 		Short: "See one source: its objects by kind, and all that is wrong with it",
 		Long: fmt.Sprintf(`See one source: its objects by kind with their places, and all that is wrong with it. Of
 each kind it prints the first %d; -o json has all.`, shownObjects),
-		Args: cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1), ValidArgsFunction: completeSources(env),
 		RunE: func(c *cobra.Command, args []string) error {
 			var description SourceDescription
 			err := env.Call(c.Context(), func(ctx context.Context, api *client.Client) error {

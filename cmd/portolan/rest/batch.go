@@ -17,6 +17,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/access"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/cores"
 	"github.com/portolan-mesh/portolan/storage/refusal"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/admin/effect"
@@ -40,6 +41,14 @@ func (s *Server) batches(w http.ResponseWriter, r *http.Request) {
 
 // apply does all operations of a batch or none.
 func (s *Server) apply(c *call) error {
+	request, err := s.readBatch(c)
+	if err != nil {
+		return err
+	}
+	return s.keeping(request.Operations).applyAs(c, request)
+}
+
+func (s *Server) applyAs(c *call, request *request) error {
 	trial, err := s.rehearse(c, c.query["dryRun"])
 	if err != nil {
 		return err
@@ -53,11 +62,7 @@ func (s *Server) apply(c *call) error {
 			return err
 		}
 	}
-	request, err := s.readBatch(c)
-	if err != nil {
-		return err
-	}
-	b := &batchCall{server: s, call: c, force: request.Force, places: map[config.Key]int{}}
+	b := &batchCall{server: s, call: c, force: request.Force, serverSide: request.ServerSide, places: map[config.Key]int{}}
 	c.setMessage(request.Message, &b.faults)
 	c.checkManager(&b.faults)
 	if err := b.read(request.Operations); err != nil {
@@ -79,6 +84,9 @@ func (s *Server) apply(c *call) error {
 	}
 	if err := b.ofSources(); err != nil {
 		return b.refused(err)
+	}
+	if err := s.checkRoom(b.ops...); err != nil {
+		return err
 	}
 	if err := b.seal(trial != nil); err != nil {
 		return b.refused(err)
@@ -189,9 +197,9 @@ func (b *batchCall) result(revision string, results []storage.Result) batch.Resu
 }
 
 type batchCall struct {
-	server *Server
-	call   *call
-	force  bool // see batch.Batch
+	server            *Server
+	call              *call
+	force, serverSide bool // see batch.Batch
 
 	ops      []storage.Op       // in the order of the request, with the unreadable ones
 	unlearnt []int              // those that name a version which this server does not know yet
@@ -234,14 +242,16 @@ func (b *batchCall) read(operations []batch.Operation) error {
 
 func (b *batchCall) readOperations(operations []batch.Operation) error {
 	b.ops, b.odd = make([]storage.Op, len(operations)), make([][]schema.Warning, len(operations))
+	read := make([]reading, len(operations))
+	cores.Each(len(operations), func(i int) { read[i] = b.server.readOperation(operations[i]) })
 	for i, operation := range operations {
-		op, ok := b.operation(i, operation)
+		op, ok := b.operation(i, operation, read[i])
 		if !ok {
 			continue
 		}
 		b.ops[i] = op
 		if b.permitted(i, op) {
-			b.validate(i, op)
+			b.validate(i, op, read[i])
 		}
 	}
 	for i, err := range b.server.granting(b.call, b.ops) {
@@ -276,7 +286,7 @@ var verbs = map[batch.Verb]storage.Verb{
 }
 
 // operation returns false if the operation has a fault.
-func (b *batchCall) operation(i int, in batch.Operation) (storage.Op, bool) {
+func (b *batchCall) operation(i int, in batch.Operation, read reading) (storage.Op, bool) {
 	verb, ok := verbs[in.Verb]
 	switch {
 	case !ok:
@@ -291,9 +301,11 @@ func (b *batchCall) operation(i int, in batch.Operation) (storage.Op, bool) {
 		b.faults.cannotRead(batch.Field(i, "object"), fmt.Sprintf("is missing: %s needs one", in.Verb))
 		return storage.Op{}, false
 	}
-	object, err := b.server.decode(in.Object, false)
-	if err != nil {
-		b.faults.decode(err, func(object, field, message string) (string, string) {
+	if read.err != nil && b.elsewhere(i, typeOf(in)) {
+		return storage.Op{}, false
+	}
+	if read.err != nil {
+		b.faults.decode(read.err, func(object, field, message string) (string, string) {
 			if object != "" {
 				message = object + ": " + message
 			}
@@ -301,11 +313,10 @@ func (b *batchCall) operation(i int, in batch.Operation) (storage.Op, bool) {
 		})
 		return storage.Op{}, false
 	}
-	object.UID = ""
-	checkManagedFields(object, func(field, message string) {
-		b.faults.mayNotBe(objectField(i, field), fmt.Sprintf("%s: %s", object.Key(), message))
+	checkManagedFields(read.object, func(field, message string) {
+		b.faults.mayNotBe(objectField(i, field), fmt.Sprintf("%s: %s", read.object.Key(), message))
 	})
-	return b.managed(i, storage.Op{Verb: verb, Config: object, Served: true}, in.Object)
+	return b.managed(i, storage.Op{Verb: verb, Config: read.object, Served: true}, in.Object)
 }
 
 func objectField(i int, field string) string {
@@ -327,12 +338,18 @@ func (b *batchCall) removal(i int, in batch.Operation) (storage.Op, bool) {
 		in.Namespace, in.Name, in.ResourceVersion = object.Namespace, object.Name, object.ResourceVersion
 	}
 	kind, err := b.server.schemas.Resolve(in.APIVersion, in.Kind)
+	if err != nil && b.elsewhere(i, typeOf(in)) {
+		return storage.Op{}, false
+	}
 	if err != nil {
 		b.faults.cannotRead(batch.Field(i, ""), err.Error())
 		return storage.Op{}, false
 	}
 	key := config.Key{Kind: kind.GroupVersionKind, Namespace: in.Namespace, Name: in.Name}
 	switch {
+	case kind.GroupVersionKind == schema.Namespace:
+		b.faults.mayNotBe(batch.Field(i, ""), fmt.Sprintf("%s: goes with all that is in it, and so in no batch: DELETE /api/v1/namespaces/%s, or portolan delete namespace %[2]s", key, in.Name))
+		return storage.Op{}, false
 	case in.Name == "":
 		b.faults.cannotRead(batch.Field(i, "name"), kind.Singular+": is missing: say which one to delete")
 		return storage.Op{}, false
@@ -375,7 +392,7 @@ func (b *batchCall) permitted(i int, op storage.Op) bool {
 }
 
 // validate reports the faults of an operation that could be read.
-func (b *batchCall) validate(i int, op storage.Op) {
+func (b *batchCall) validate(i int, op storage.Op, read reading) {
 	key := op.Target()
 	if first, ok := b.places[key]; ok {
 		b.faults.mayNotBe(batch.Field(i, ""), fmt.Sprintf("%s: is the object of operations[%d] too: name each object once", key, first))
@@ -388,9 +405,11 @@ func (b *batchCall) validate(i int, op storage.Op) {
 	if op.Verb == storage.Create && op.Config.ResourceVersion != "" {
 		b.faults.mayNotBe(batch.Field(i, "object.metadata.resourceVersion"), fmt.Sprintf("%s: must not be set on an object to be created", key))
 	}
-	warnings, err := b.server.schemas.Kind(key.Kind).Validate(op.Config)
-	b.odd[i] = warnings
-	eachFieldFault(err, func(field, message string) {
+	if op.Config != read.object { // it is merged with the stored one
+		read.warnings, read.faults = b.server.schemas.Kind(key.Kind).Validate(op.Config)
+	}
+	b.odd[i] = read.warnings
+	eachFieldFault(read.faults, func(field, message string) {
 		b.faults.mayNotBe(objectField(i, field), fmt.Sprintf("%s: %s", key, message))
 	})
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/refusal"
 	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/side"
 	"github.com/portolan-mesh/portolan/xds/verdict/finding"
 )
 
@@ -92,9 +93,35 @@ func (s *Server) readObject(c *call, verb storage.Verb) (*config.Config, error) 
 	if err != nil {
 		return nil, err
 	}
+	if !isYAML {
+		body = withKind(c, body)
+	}
 	object, warnings, err := s.readText(c, body, isYAML, verb)
 	warn(c.w, warnings)
 	return object, err
+}
+
+// withKind returns an object in JSON with the kind and the version of the path where it names
+// none. Kubernetes does so for its own kinds, and its client in Python relies on that.
+func withKind(c *call, body []byte) []byte {
+	if !side.Types.Recognizes(c.gvk()) {
+		return body
+	}
+	var object map[string]json.RawMessage
+	if json.Unmarshal(body, &object) != nil || object == nil || object["kind"] != nil && object["apiVersion"] != nil {
+		return body // what is wrong with it is said by who reads it
+	}
+	version, kind := c.gvk().ToAPIVersionAndKind()
+	for name, value := range map[string]string{"apiVersion": version, "kind": kind} {
+		if object[name] == nil {
+			object[name], _ = json.Marshal(value) // of a string
+		}
+	}
+	out, err := json.Marshal(object)
+	if err != nil {
+		return body
+	}
+	return out
 }
 
 // readText is readObject for a text that is not the body of the request. It returns the

@@ -98,7 +98,8 @@ func (s *Server) group(c *call) (any, error) {
 	return nil, refusal.NotFound(fmt.Sprintf("no API group %q: /apis lists what there is", name))
 }
 
-// groups returns the groups of the schemas, in their order, and always our own. The core
+// groups returns the groups of the schemas, in their order, and always that of definitions and
+// our own. The core
 // group is not among them: /api describes it.
 func (s *Server) groups() []metav1.APIGroup {
 	names := []string{""}
@@ -111,6 +112,7 @@ func (s *Server) groups() []metav1.APIGroup {
 			}
 		}
 	}
+	groups = append(groups, apiGroup(definitionsGroup, []string{definitionsVersion}))
 	if slices.Contains(names, batch.Group) {
 		return groups
 	}
@@ -179,6 +181,9 @@ func (s *Server) resources(group, v string) (out []metav1.APIResource) {
 				Name: kind.Plural + "/" + statusPath, Kind: kind.Kind, Namespaced: !kind.ClusterScoped, Verbs: metav1.Verbs{"get", "patch", "update"},
 			})
 		}
+	}
+	if group == definitionsGroup && v == definitionsVersion {
+		out = append(out, definitions())
 	}
 	if group == batch.Group && v == batch.Version {
 		out = append(out,

@@ -24,7 +24,7 @@ func (l lateStatuses) Next(ctx context.Context, after *cache.Snapshot) (*cache.S
 	}
 	key := config.Key{Kind: schema.ServiceEntry, Namespace: "shop", Name: "z"}
 	said := &status.Report{Key: key, UID: next.Get(key).UID, Revision: 3}
-	return next.WithStatuses(pmap.Map[*status.Report]{}.Set(key.Path(), said)), nil
+	return next.WithStatuses(pmap.Map[*status.Report]{}.Set(key.Path(), said), true), nil
 }
 
 // TestAWatchGoesForward: events that come together are in the order of the revisions, so

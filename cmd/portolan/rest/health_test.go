@@ -190,14 +190,14 @@ func TestAStatusThatCannotBeSet(t *testing.T) {
 		code int
 		want string
 	}{
-		"no type":           {workload("w", "", `,"status":{"conditions":[{"status":"True"}]}`), 422, "status.conditions[0].type: is empty"},
-		"unknown":           {workload("w", "", condition("Unknown", "")), 422, "status.conditions[0].status: is \"Unknown\": use True or False"},
-		"twice":             {workload("w", "", `,"status":{"conditions":[{"type":"Healthy","status":"True"},{"type":"Healthy","status":"True"}]}`), 422, "say it once"},
-		"another field":     {workload("w", "", `,"status":{"health":"True"}`), 400, "status: "},
-		"another name":      {workload("x", "", condition("True", "")), 400, "metadata.name"},
-		"another kind":      {entry("w", ""), 400, "kind"},
-		"too long":          {workload("w", "", condition("True", `,"message":"`+strings.Repeat("x", 40_000)+`"`)), 422, "40007 bytes"},
-		"no time":           {workload("w", "", condition("True", `,"lastProbeTime":"0001-01-01T00:00:00Z"`)), 422, "lastProbeTime"},
+		"no type":       {workload("w", "", `,"status":{"conditions":[{"status":"True"}]}`), 422, "status.conditions[0].type: is empty"},
+		"unknown":       {workload("w", "", condition("Unknown", "")), 422, "status.conditions[0].status: is \"Unknown\": use True or False"},
+		"twice":         {workload("w", "", `,"status":{"conditions":[{"type":"Healthy","status":"True"},{"type":"Healthy","status":"True"}]}`), 422, "say it once"},
+		"another field": {workload("w", "", `,"status":{"health":"True"}`), 400, "status: "},
+		"another name":  {workload("x", "", condition("True", "")), 400, "metadata.name"},
+		"another kind":  {entry("w", ""), 400, "kind"},
+		"too long":      {workload("w", "", condition("True", `,"message":"`+strings.Repeat("x", 40_000)+`"`)), 422, "40007 bytes"},
+		"no time":       {workload("w", "", condition("True", `,"lastProbeTime":"0001-01-01T00:00:00Z"`)), 422, "lastProbeTime"},
 	} {
 		if a := s.Do(t, "PUT", workloads+"/w/status", c.body); a.Code != c.code || !strings.Contains(strings.ReplaceAll(a.Body, `\"`, `"`), c.want) {
 			t.Errorf("%s: %d %s", name, a.Code, a.Body)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/table"
 	"github.com/portolan-mesh/portolan/storage/refusal"
+	"github.com/portolan-mesh/portolan/storage/side"
 )
 
 // The kinds that objects and lists can be turned into, of the group meta.k8s.io.
@@ -73,7 +74,7 @@ func (c *call) negotiate() error {
 		return as.Group == metav1.GroupName && slices.Contains([]string{"v1", "v1beta1"}, as.Version) &&
 			slices.Contains([]string{asTable, asPartial, asPartialList}, as.Kind)
 	})
-	if err != nil && c.verb != "watch" && coreKinds.Recognizes(c.gvk()) {
+	if err != nil && c.verb != "watch" && side.Types.Recognizes(c.gvk()) {
 		// Protobuf is for clients that accept nothing else: the others share the text in JSON.
 		offers = append(offers, runtime.ContentTypeProtobuf)
 		got, err = negotiate(c.r, offers, func(string, runtimeschema.GroupVersionKind) bool { return false })

@@ -22,6 +22,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/access"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/refusal"
+	"github.com/portolan-mesh/portolan/storage/side"
 )
 
 // patch is the body of a PATCH.
@@ -44,7 +45,7 @@ func (c *call) gvk() runtimeschema.GroupVersionKind {
 // strategic merge patches. Custom resources of Kubernetes take none, and so do all others here.
 func patchTypes(c *call) []string {
 	out := []string{string(types.JSONPatchType), string(types.MergePatchType)}
-	if coreKinds.Recognizes(c.gvk()) {
+	if side.Types.Recognizes(c.gvk()) {
 		out = append(out, string(types.StrategicMergePatchType))
 	}
 	return append(out, string(types.ApplyYAMLPatchType))
@@ -98,7 +99,7 @@ func (p *patch) on(document []byte, of runtimeschema.GroupVersionKind) (out []by
 			return nil, refusal.Invalid("the JSON patch does not fit the object: " + err.Error())
 		}
 	case types.StrategicMergePatchType:
-		like, err := coreKinds.New(of)
+		like, err := side.Types.New(of)
 		if err != nil {
 			return nil, err
 		}

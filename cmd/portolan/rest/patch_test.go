@@ -223,6 +223,77 @@ func TestApplyInABatch(t *testing.T) {
 	}
 }
 
+// TestServerSideBatch: a batch that applies server-side keeps the managers of its objects as a
+// PATCH does, in one change.
+func TestServerSideBatch(t *testing.T) {
+	t.Parallel()
+	s := resttest.Start(t, 0, nil)
+	const path = "/apis/networking.istio.io/v1/namespaces/shop/serviceentries/reviews"
+	post := func(body, manager string, code int, says string) {
+		t.Helper()
+		query := "?dryRun=All"
+		if code == 200 {
+			query = "?x=y"
+		}
+		if manager != "" {
+			query += "&fieldManager=" + manager
+		}
+		got := s.Do(t, "POST", batches+query, applyBatch(body, `,"serverSide":true`), func(r *http.Request) { r.Header.Set("User-Agent", "portolan/v1") })
+		if got.Code != code || !strings.Contains(got.Body, says) {
+			t.Fatalf("%d %s, want %d and %s", got.Code, got.Body, code, says)
+		}
+	}
+	part := func(labels string) string {
+		return `{"apiVersion":"networking.istio.io/v1","kind":"ServiceEntry","metadata":{"name":"reviews","namespace":"shop","labels":` + labels + `}}`
+	}
+	post(part(`{"tier":"back"}`), "", 422, `operations[0].object.spec`) // what results would not be whole
+	post(reviewsEntry, "", 200, `"created"`)
+	post(part(`{"tier":"back"}`), "tiers", 200, `"configured"`)
+	post(part(`{"tier":"front"}`), "other", 409, `conflict with \"tiers\"`)
+	post(strings.Replace(reviewsEntry, `"team":"a"`, `"new":"b"`, 1), "", 200, `"configured"`)
+	o := patchedOf(t, s.Do(t, "GET", path, ""))
+	if o.Metadata.Labels["team"] != "" || o.Metadata.Labels["new"] != "b" || o.Metadata.Labels["tier"] != "back" {
+		t.Errorf("labels %v", o.Metadata.Labels)
+	}
+	post(part(`{}`), "tiers", 200, `"configured"`)
+	if o := patchedOf(t, s.Do(t, "GET", path, "")); o.Metadata.Labels["tier"] != "" || o.Spec["location"] != "MESH_INTERNAL" {
+		t.Errorf("labels %v, spec %v", o.Metadata.Labels, o.Spec)
+	}
+	post(reviewsEntry, strings.Repeat("x", 129), 422, `fieldManager`)
+}
+
+// TestServerSideBatchAfterAnother: what batches have made without managers belongs to a batch that
+// names none. One that names its manager sets its own fields, and takes none away.
+func TestServerSideBatchAfterAnother(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		manager, body, team string
+		location            any
+	}{
+		"the same":        {"", strings.Replace(strings.Replace(reviewsEntry, `"location":"MESH_INTERNAL",`, `"location":"MESH_EXTERNAL",`, 1), `"team":"a"`, `"new":"b"`, 1), "", "MESH_EXTERNAL"},
+		"one with a name": {"weights", `{"apiVersion":"networking.istio.io/v1","kind":"ServiceEntry","metadata":{"name":"reviews","namespace":"shop","labels":{"new":"b"}}}`, "a", "MESH_INTERNAL"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := resttest.Start(t, 0, nil)
+			if got := s.Do(t, "POST", batches, applyBatch(reviewsEntry, "")); got.Code != 200 {
+				t.Fatalf("%d %s", got.Code, got.Body)
+			}
+			query := ""
+			if tc.manager != "" {
+				query = "?fieldManager=" + tc.manager
+			}
+			if got := s.Do(t, "POST", batches+query, applyBatch(tc.body, `,"serverSide":true`)); got.Code != 200 {
+				t.Fatalf("%d %s", got.Code, got.Body)
+			}
+			o := patchedOf(t, s.Do(t, "GET", "/apis/networking.istio.io/v1/namespaces/shop/serviceentries/reviews", ""))
+			if o.Spec["location"] != tc.location || o.Metadata.Labels["team"] != tc.team || o.Metadata.Labels["new"] != "b" {
+				t.Errorf("labels %v, location %v", o.Metadata.Labels, o.Spec["location"])
+			}
+		})
+	}
+}
+
 // TestDeleteCollection: what a selector selects goes in one change, and only in one namespace.
 func TestDeleteCollection(t *testing.T) {
 	t.Parallel()

@@ -6,34 +6,16 @@ import (
 	"fmt"
 	"net/http"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 
 	"github.com/portolan-mesh/portolan/storage/refusal"
+	"github.com/portolan-mesh/portolan/storage/side"
 )
 
-// coreKinds has the kinds that clients of Kubernetes send and read in protobuf: those of its own
-// that are served here, and the options of deletions. All others are custom resources, which
-// have JSON alone, as in Kubernetes.
-var coreKinds = func() *runtime.Scheme {
-	out := runtime.NewScheme()
-	out.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Secret{}, &corev1.SecretList{}, &corev1.ConfigMap{}, &corev1.ConfigMapList{},
-		&corev1.Namespace{}, &corev1.NamespaceList{}, &corev1.Event{}, &corev1.EventList{})
-	out.AddKnownTypes(coordinationv1.SchemeGroupVersion, &coordinationv1.Lease{}, &coordinationv1.LeaseList{})
-	out.AddKnownTypes(eventsv1.SchemeGroupVersion, &eventsv1.Event{}, &eventsv1.EventList{})
-	for _, group := range []runtimeschema.GroupVersion{{Version: "v1"}, metav1.SchemeGroupVersion} {
-		out.AddKnownTypes(group, &metav1.DeleteOptions{})
-	}
-	return out
-}()
-
 // binary is the encoding of Kubernetes: a magic number, and runtime.Unknown around the object.
-var binary = protobuf.NewSerializer(coreKinds, coreKinds)
+var binary = protobuf.NewSerializer(side.Types, side.Types)
 
 // maxProtobuf bounds a body in protobuf, as Kubernetes bounds all bodies.
 const maxProtobuf = 3 << 20
@@ -41,7 +23,7 @@ const maxProtobuf = 3 << 20
 // fromProtobuf returns the JSON of a body in protobuf: an object of the kind of the path, or
 // the options of a deletion.
 func fromProtobuf(c *call, body []byte) ([]byte, error) {
-	if c.r.Method != http.MethodDelete && (c.schema == nil || !coreKinds.Recognizes(c.gvk())) {
+	if c.r.Method != http.MethodDelete && (c.schema == nil || !side.Types.Recognizes(c.gvk())) {
 		return nil, refusal.New(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
 			"the body of the request was in an unknown format - accepted media types include: "+runtime.ContentTypeJSON+", "+runtime.ContentTypeYAML)
 	}
@@ -63,7 +45,7 @@ func toProtobuf(text []byte) ([]byte, error) {
 	if err := json.Unmarshal(text, &of); err != nil {
 		return nil, err
 	}
-	object, err := coreKinds.New(of.GroupVersionKind())
+	object, err := side.Types.New(of.GroupVersionKind())
 	if err != nil {
 		return nil, err
 	}

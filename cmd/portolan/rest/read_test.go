@@ -38,7 +38,7 @@ func TestDiscovery(t *testing.T) {
 	for _, g := range parse[metav1.APIGroupList](t, get("/apis")).Groups {
 		groups = append(groups, g.PreferredVersion.GroupVersion)
 	}
-	if want := []string{"networking.istio.io/v1", "security.istio.io/v1", "telemetry.istio.io/v1", "extensions.istio.io/v1alpha1", "portolan.io/v1", "events.k8s.io/v1", "coordination.k8s.io/v1"}; !slices.Equal(groups, want) {
+	if want := []string{"networking.istio.io/v1", "security.istio.io/v1", "telemetry.istio.io/v1", "extensions.istio.io/v1alpha1", "portolan.io/v1", "events.k8s.io/v1", "coordination.k8s.io/v1", "apiextensions.k8s.io/v1"}; !slices.Equal(groups, want) {
 		t.Errorf("/apis: %q", groups)
 	}
 	networking := parse[metav1.APIGroup](t, get("/apis/networking.istio.io"))
@@ -55,6 +55,16 @@ func TestDiscovery(t *testing.T) {
 	}
 	if _, ok := resources["envoyfilters"]; !ok || len(resources) != 8 {
 		t.Errorf("resources: %v", resources)
+	}
+	const definitions = "/apis/apiextensions.k8s.io/v1"
+	if r := parse[metav1.APIResourceList](t, get(definitions)).APIResources; len(r) != 1 || r[0].Kind != "CustomResourceDefinition" || r[0].Namespaced || !slices.Equal(r[0].Verbs, []string{"list"}) {
+		t.Errorf("definitions: %+v", r)
+	}
+	if got := get(definitions + "/customresourcedefinitions"); !strings.Contains(got, `"kind":"CustomResourceDefinitionList"`) || !strings.Contains(got, `"items":[]`) {
+		t.Errorf("the definitions: %s", got)
+	}
+	if a := s.Do(t, "POST", definitions+"/customresourcedefinitions", "{}"); a.Code != 405 {
+		t.Errorf("a new definition: %d", a.Code)
 	}
 	ours := map[string]bool{}
 	for _, r := range parse[metav1.APIResourceList](t, get("/apis/portolan.io/v1")).APIResources {

@@ -62,7 +62,7 @@ func newReplicas(t *testing.T) *replicas {
 }
 
 // mirrored is a replica that waits for an hour before it asks for progress by itself.
-func mirrored(t *testing.T, c *clientv3.Client) cachetest.Subject {
+func mirrored(t testing.TB, c *clientv3.Client) cachetest.Subject {
 	t.Helper()
 	store, err := etcd.New(c, etcd.Options{Schemas: schema.Pilot(), MaxTxnOps: etcdtest.MaxTxnOps, MaxRequestBytes: etcdtest.MaxRequestBytes, RequestTimeout: time.Minute})
 	if err != nil {

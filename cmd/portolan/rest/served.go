@@ -31,7 +31,7 @@ func withStatus(from *cache.Snapshot, object *config.Config) *config.Config {
 		return nil
 	}
 	report := from.Statuses().Value(object.Key().Path())
-	if from.Statuses().Len() > 0 { // otherwise no server writes conditions
+	if from.Judged() { // otherwise no server writes conditions
 		report = current(report, object)
 	}
 	return withReport(withComparedStatus(from, object), report)

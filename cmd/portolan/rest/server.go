@@ -278,6 +278,7 @@ func (s *Server) routes(registry *prometheus.Registry) {
 		s.mux.HandleFunc(path, s.document(s.versionInfo))
 	}
 	s.openAPI()
+	s.mux.HandleFunc(definitionsPath, s.document(s.noDefinitions))
 	s.mux.HandleFunc(batch.Path, s.batches)
 	if s.advisor != nil {
 		s.mux.HandleFunc(finding.Path, s.findings)

@@ -52,21 +52,25 @@ func (s *Server) kinds() []*schema.Schema {
 	return slices.Concat(s.schemas.All(), s.side.schemas.All())
 }
 
-// checkRoom refuses to make an object of a kind that has as many as there may be. Several
+// checkRoom refuses to make objects of a kind that has as many as there may be. Several
 // servers may make a few more.
-func (s *Server) checkRoom(op storage.Op) error {
-	kind := s.schemas.Kind(op.Target().Kind)
-	if op.Verb != storage.Create || kind == nil || kind.Most == 0 {
-		return nil
+func (s *Server) checkRoom(ops ...storage.Op) error {
+	snapshot, counts := s.cache.Snapshot(), map[*schema.Schema]int{}
+	for _, op := range ops {
+		kind := s.schemas.Kind(op.Target().Kind)
+		if kind == nil || kind.Most == 0 || op.Config == nil || op.Verb == storage.Update || snapshot.Stored(op.Target()) != nil {
+			continue
+		}
+		if _, counted := counts[kind]; !counted {
+			for range snapshot.List(kind.GroupVersionKind, "") {
+				counts[kind]++
+			}
+		}
+		if counts[kind]++; counts[kind] > kind.Most {
+			return refusal.Forbidden(fmt.Sprintf("there are %d %s, as many as this server keeps: delete those that nobody needs", kind.Most, kind.Plural))
+		}
 	}
-	count := 0
-	for range s.cache.Snapshot().List(kind.GroupVersionKind, "") {
-		count++
-	}
-	if count < kind.Most {
-		return nil
-	}
-	return refusal.Forbidden(fmt.Sprintf("there are %d %s, as many as this server keeps: delete those that nobody needs", count, kind.Plural))
+	return nil
 }
 
 // withPhase returns a namespace with the status that all have.

@@ -61,6 +61,9 @@ func TestSideKinds(t *testing.T) {
 		"lease with an unknown field":   {leases, strings.Replace(leaseText, "leaseTransitions", "leaseTransition", 1), 400, `spec.leaseTransition: unknown field: did you mean leaseTransitions`},
 		"ConfigMap":                     {configMaps, configMap("x", `{"a.txt":"b"}`), 201, `"data":{"a.txt":"b"}`},
 		"ConfigMap that is too large":   {configMaps, configMap("x", `{"a":"`+strings.Repeat("x", 64<<10)+`"}`), 422, `data: has 65537 bytes`},
+		"ConfigMap that names no kind":  {configMaps, `{"metadata":{"name":"x"},"data":{"a":"b"}}`, 201, `{"apiVersion":"v1","kind":"ConfigMap"`},
+		"secret that names no version":  {"/api/v1/namespaces/shop/secrets", `{"kind":"Secret","metadata":{"name":"x"},"data":{"a":"Yg=="}}`, 201, `{"apiVersion":"v1","kind":"Secret"`},
+		"object of the mesh, no kind":   {shop + "/serviceentries", `{"metadata":{"name":"x"},"spec":{}}`, 400, `it has neither apiVersion nor kind`},
 		"ConfigMap with a bad key":      {configMaps, configMap("x", `{"a/b":"c"}`), 422, `data[a/b]`},
 		"ConfigMap with a number":       {configMaps, configMap("x", `{"a":1}`), 400, `data[a]: must be a string`},
 		"event":                         {events, eventText, 201, `"involvedObject":{"kind":"VirtualService","namespace":"shop","name":"reviews"},"reason":"Bad","message":"it is"`},
@@ -175,6 +178,9 @@ func TestSideKindsAreBounded(t *testing.T) {
 	}
 	if a := s.Do(t, "PATCH", configMaps+"/more?fieldManager=me", configMap("more", `{}`), as(applyPatch)); a.Code != 403 {
 		t.Errorf("by an apply: %d %s", a.Code, a.Body)
+	}
+	if a := s.Do(t, "POST", batches, batchOf(write("apply", configMap("m7", `{}`)), write("apply", configMap("more", `{}`)))); a.Code != 403 {
+		t.Errorf("in a batch: %d %s", a.Code, a.Body)
 	}
 	if a := s.Do(t, "PUT", configMaps+"/m7", configMap("m7", `{"a":"b"}`)); a.Code != 200 {
 		t.Errorf("a change: %d %s", a.Code, a.Body)

@@ -209,7 +209,7 @@ func withStatusOf(snapshot *cache.Snapshot, object *config.Config, others *statu
 	if told != nil && told.Report != nil && (told.Report.Revision == 0 || told.Report.Revision > snapshot.Revision()) {
 		compared = withHealth(object, told.Report)
 	}
-	if snapshot.Statuses().Len() > 0 {
+	if snapshot.Judged() {
 		report = current(report, object)
 	}
 	return withReport(compared, report)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
+	"github.com/portolan-mesh/portolan/cmd/portolan/serve/loglevel"
 	"github.com/portolan-mesh/portolan/discovery/identity"
 	"github.com/portolan-mesh/portolan/discovery/identity/authority"
 	"github.com/portolan-mesh/portolan/discovery/identity/issue"
@@ -26,7 +27,7 @@ func (s *server) addAuthority() (err error) {
 	s.certificates.authority, err = authority.New(authority.Options{
 		TrustDomain: s.o.Mesh.GetTrustDomain(), RootNamespace: s.o.Mesh.GetRootNamespace(), Files: s.o.Authority,
 		Store: s.configs, Sealer: s.secrets.sealer, Snapshot: func() *cache.Snapshot { return s.mirror.Snapshot() },
-		MaxLife: s.o.MaxCertificateLife, RenewExpired: s.o.RenewExpired, Logger: s.logger,
+		MaxLife: s.o.MaxCertificateLife, RenewExpired: s.o.RenewExpired, Logger: s.log(loglevel.Identity),
 	})
 	if err != nil {
 		return err
@@ -35,7 +36,7 @@ func (s *server) addAuthority() (err error) {
 		return err
 	}
 	s.certificates.issuer, err = issue.New(issue.Options{
-		Authority: s.certificates.authority, Proofs: identity.Proofs{s.proof}, OnRefusal: s.issuanceRefused, Registerer: s.metrics, Logger: s.logger,
+		Authority: s.certificates.authority, Proofs: identity.Proofs{s.proof}, OnRefusal: s.issuanceRefused, Registerer: s.metrics, Logger: s.log(loglevel.Identity),
 	})
 	if err != nil {
 		return err

@@ -11,8 +11,8 @@
 // One server at a time, the leader, does the jobs (jobs.go). Each job has a file: prune.go,
 // settle.go, remember.go, objectstatus.go. Tasks of every server have files, too: proxyport.go
 // and balance.go for the port of the proxies, api.go and apilistener.go for the port of the
-// config API, garbage.go, logs.go. storestatus.go, maintenance.go, quarantine.go and format.go
-// answer operators.
+// config API, garbage.go, logs.go. storestatus.go, maintenance.go, quarantine.go, format.go and
+// loglevels.go answer operators.
 //
 // The command reads flags and environment variables, and fills in Options.
 package serve

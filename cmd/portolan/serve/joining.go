@@ -20,6 +20,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance"
+	"github.com/portolan-mesh/portolan/cmd/portolan/serve/loglevel"
 	"github.com/portolan-mesh/portolan/discovery/identity"
 	"github.com/portolan-mesh/portolan/discovery/identity/authority"
 	"github.com/portolan-mesh/portolan/discovery/identity/certificate"
@@ -194,7 +195,7 @@ func (j *joining) join(w http.ResponseWriter, r *http.Request) error {
 		if sort := sortOf(token); errors.Is(err, identity.ErrForeign) && sort != "" {
 			err = fmt.Errorf("%w: this is %s", err, sort)
 		}
-		j.logger.Warn("a server may not join the store", "from", from, "err", identity.Reason(err))
+		j.log(loglevel.Store).Warn("a server may not join the store", "from", from, "err", identity.Reason(err))
 		if !errors.Is(err, identity.ErrUnavailable) {
 			j.joinRefused(r, identity.Reason(err))
 		}
@@ -204,7 +205,7 @@ func (j *joining) join(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	j.logger.Info("a server joins the store", "member", member.Name, "peerURL", member.PeerURL, "from", from)
+	j.log(loglevel.Store).Info("a server joins the store", "member", member.Name, "peerURL", member.PeerURL, "from", from)
 	w.Header().Set("Cache-Control", "no-store")
 	rest.WriteJSON(w, http.StatusOK, admission)
 	return nil
@@ -301,7 +302,7 @@ func (s *server) keepMember(ctx context.Context) error {
 	if s.store.place != nil {
 		s.vote(ctx, cmp.Or(s.o.Embedded.Cluster.Name, s.store.place.Name))
 	}
-	return s.store.papers.Run(ctx, s.logger)
+	return s.store.papers.Run(ctx, s.log(loglevel.Store))
 }
 
 // promoteWait bounds one attempt to make a member a voter.
@@ -317,7 +318,7 @@ func (s *server) vote(ctx context.Context, name string) {
 		}
 		if text := err.Error(); text != last {
 			last = text
-			s.logger.Info("the member of this server has no vote yet, it will be tried again", "member", name, "err", err)
+			s.log(loglevel.Store).Info("the member of this server has no vote yet, it will be tried again", "member", name, "err", err)
 		}
 		if wait.Wait(ctx) != nil {
 			return
@@ -340,6 +341,6 @@ func (s *server) promote(ctx context.Context, name string) (done bool, err error
 	if _, err = s.store.members.Promote(limited, name); err != nil {
 		return false, err
 	}
-	s.logger.Info("the member of this server has a vote", "member", name)
+	s.log(loglevel.Store).Info("the member of this server has a vote", "member", name)
 	return true, nil
 }

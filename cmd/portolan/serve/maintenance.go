@@ -23,6 +23,9 @@ func (s *server) maintenance() maintenance.Options {
 		Quarantine: quarantine{s}, Format: formatter{s}, Sealing: s.secrets, Authority: s.certificates.authority,
 		Diagnostics: &maintenance.Diagnostics{Settings: s.o.Settings, Log: s.o.recent.text, Metrics: s.metrics},
 	}
+	if s.o.LogLevels != nil {
+		o.Logs = logs{s}
+	}
 	if s.store.keeper != nil {
 		o.Compactor, o.Defragmenter = caretaker{s.store.keeper}, caretaker{s.store.keeper}
 	}

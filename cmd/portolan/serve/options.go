@@ -8,6 +8,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache/mcp"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance"
+	"github.com/portolan-mesh/portolan/cmd/portolan/serve/loglevel"
 	"github.com/portolan-mesh/portolan/discovery/consul"
 	"github.com/portolan-mesh/portolan/discovery/filesd"
 	"github.com/portolan-mesh/portolan/discovery/identity/authority"
@@ -145,8 +146,10 @@ type Options struct {
 	Profiles bool
 	// Settings are what the server tells administrators of its settings.
 	Settings []maintenance.Setting
-	// Logger is the log for operators; nil discards it.
-	Logger *slog.Logger
+	// Logger is the log for operators; nil discards it. LogLevels are its levels, which the config
+	// API changes; nil means that they stay.
+	Logger    *slog.Logger
+	LogLevels *loglevel.Levels
 
 	recent *recentLog // the newest lines of Logger
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cache/aggregate"
 	"github.com/portolan-mesh/portolan/cache/mcp"
+	"github.com/portolan-mesh/portolan/cmd/portolan/serve/loglevel"
 )
 
 // PeerScheme begins the names of other control planes among the sources of configuration.
@@ -20,7 +21,7 @@ func (s *server) peers() ([]aggregate.Source, error) {
 	for _, o := range s.o.ConfigPeers {
 		o.Worker, o.Schemas, o.Domain = cache.NewWorker(), s.configs.Schemas(), s.o.Mesh.Domain
 		o.AcceptUnserved, o.HistoryMemory = s.o.AcceptUnserved, s.o.HistoryMemory
-		o.NodeName, o.Log, o.Registerer = nodeName(), s.logger, s.metrics
+		o.NodeName, o.Log, o.Registerer = nodeName(), s.log(loglevel.Cache), s.metrics
 		c, err := mcp.New(o)
 		if err != nil {
 			return nil, err

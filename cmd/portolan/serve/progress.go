@@ -9,6 +9,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cache/beside"
 	"github.com/portolan-mesh/portolan/cache/statuses"
+	"github.com/portolan-mesh/portolan/cmd/portolan/serve/loglevel"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/status"
 	"github.com/portolan-mesh/portolan/xds/progress"
@@ -23,7 +24,7 @@ func (s *server) addProgress() error {
 	s.reporter = &progress.Reporter{
 		Former: former,
 		ID:     s.id,
-		Client: s.store.client, Board: s.configs, Statuses: s.statusCache, Server: s.xds, Registrations: s.registrar, Beside: s.beside, Logger: s.logger,
+		Client: s.store.client, Board: s.configs, Statuses: s.statusCache, Server: s.xds, Registrations: s.registrar, Beside: s.beside, Logger: s.log(loglevel.XDS),
 	}
 	if err := s.noteRun(s.reporter.ID); err != nil {
 		return err

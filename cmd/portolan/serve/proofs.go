@@ -10,6 +10,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
+	"github.com/portolan-mesh/portolan/cmd/portolan/serve/loglevel"
 	"github.com/portolan-mesh/portolan/discovery/identity"
 	"github.com/portolan-mesh/portolan/discovery/identity/authority"
 	"github.com/portolan-mesh/portolan/discovery/identity/join"
@@ -28,7 +29,7 @@ import (
 // users.
 func (s *server) addProofs() error {
 	s.tokens = join.New(join.Options{Store: s.configs, TrustDomain: s.o.Mesh.TrustDomain, Held: s.heldToken, Roots: s.roots, May: s.mayMakeToken})
-	s.keys = jwks.New(jwks.Options{Logger: s.logger})
+	s.keys = jwks.New(jwks.Options{Logger: s.log(loglevel.Identity)})
 	s.issuers = oidc.New(oidc.Options{Issuers: s.tokenIssuers, Keys: s.keys, TrustDomain: s.o.Mesh.TrustDomain})
 	s.proof = identity.NewLimited(identity.Proofs{s.tokens, s.issuers, wrongSorts{}}, nil)
 	s.security.bearers = bearers{s.issuers, identity.NewLimited(s.issuers, nil)}

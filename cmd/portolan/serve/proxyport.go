@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/serve/loglevel"
 	"github.com/portolan-mesh/portolan/discovery/identity/secure"
 	"github.com/portolan-mesh/portolan/xds"
 )
@@ -70,12 +71,12 @@ type proxyPort struct {
 
 // The xDS server is created later, because it needs the port to close connections.
 func newProxyPort(on listeners, o *Options) *proxyPort {
-	excess := newExcess(o.Logger)
+	excess := newExcess(o.log(loglevel.XDS))
 	p := &proxyPort{
-		grpc: grpc.NewServer(o.grpcOptions(excess.bounds(o.MaxStreamsPerConnection))...), excess: excess, logger: o.Logger,
+		grpc: grpc.NewServer(o.grpcOptions(excess.bounds(o.MaxStreamsPerConnection))...), excess: excess, logger: o.log(loglevel.XDS),
 		drainTime: o.DrainTime, balanceInterval: o.BalanceInterval,
 	}
-	p.plain = secure.Plain(p.conns.Track(on.xds), "--xds-address", o.Logger)
+	p.plain = secure.Plain(p.conns.Track(on.xds), "--xds-address", o.log(loglevel.XDS))
 	if on.secureXDS != nil {
 		p.secured = on.security.xds(p.conns.Track(on.secureXDS))
 	}

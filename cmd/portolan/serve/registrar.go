@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/cmd/portolan/serve/loglevel"
 	"github.com/portolan-mesh/portolan/discovery/identity/authority"
 	"github.com/portolan-mesh/portolan/discovery/registration"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -40,7 +41,7 @@ func (s *server) addRegistrar() error {
 			}
 			return n
 		},
-		TTL: s.o.MachineLease, Patience: patience, Logger: s.logger, Registerer: s.metrics,
+		TTL: s.o.MachineLease, Patience: patience, Logger: s.log(loglevel.Registries), Registerer: s.metrics,
 	})
 	changed := func(old, now *config.Config, _ cache.Event) { s.registrar.Changed(cmp.Or(now, old).Key()) }
 	return errors.Join(s.source.RegisterEventHandler(schema.WorkloadEntry, changed), s.source.RegisterEventHandler(schema.WorkloadGroup, changed))

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
+	"github.com/portolan-mesh/portolan/cmd/portolan/serve/loglevel"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/aggregate"
 	"github.com/portolan-mesh/portolan/discovery/consul"
@@ -41,7 +42,7 @@ func (s *server) addRegistries() error {
 func (s *server) addConsul(o consul.Options) error {
 	o.XDS, o.Worker, o.Memory = s.xds, s.worker, lastknown.In(s.configs, nil)
 	o.TrustDomain = s.o.Mesh.GetTrustDomain()
-	o.Registerer, o.Logger = s.metrics, s.logger
+	o.Registerer, o.Logger = s.metrics, s.log(loglevel.Registries)
 	r, err := consul.New(o)
 	if err != nil {
 		return err
@@ -50,7 +51,7 @@ func (s *server) addConsul(o consul.Options) error {
 }
 
 func (s *server) addEndpoints(o filesd.Options) error {
-	o.XDS, o.Worker, o.Registerer, o.Logger = s.xds, s.worker, s.metrics, s.logger
+	o.XDS, o.Worker, o.Registerer, o.Logger = s.xds, s.worker, s.metrics, s.log(loglevel.Registries)
 	o.TrustDomain = s.o.Mesh.GetTrustDomain()
 	r, err := filesd.New(o)
 	if err != nil {

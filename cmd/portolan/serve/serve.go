@@ -8,6 +8,7 @@ import (
 	"net"
 	"path/filepath"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/serve/loglevel"
 	"github.com/portolan-mesh/portolan/discovery/access/socket"
 	"github.com/portolan-mesh/portolan/storage/etcd/backup"
 	"github.com/portolan-mesh/portolan/storage/etcd/escrow"
@@ -84,7 +85,7 @@ func runOn(ctx context.Context, store *openedStore, on listeners, o Options) (er
 			}
 			return o.BackupEnvelope(keys)
 		}
-		if store.backups, err = backup.NewScheduler(store.client, schedule, o.Logger); err != nil {
+		if store.backups, err = backup.NewScheduler(store.client, schedule, o.log(loglevel.Store)); err != nil {
 			return err
 		}
 	}

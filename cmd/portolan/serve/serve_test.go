@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/serve/loglevel"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/access"
 	"github.com/portolan-mesh/portolan/storage/address"
@@ -54,9 +55,11 @@ func TestRun(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	ended := make(chan error, 1)
+	levels := loglevel.New(nil)
 	go func() {
 		ended <- Run(ctx, Options{
-			Embedded: &Embedded{DataDir: dir, InProcess: true}, Profiles: true, Logger: slog.New(slog.NewTextHandler(log, nil)),
+			Embedded: &Embedded{DataDir: dir, InProcess: true}, Profiles: true,
+			Logger: slog.New(loglevel.NewHandler(slog.NewTextHandler(log, nil), levels)), LogLevels: levels,
 		})
 	}()
 	limit := time.After(30 * time.Second)

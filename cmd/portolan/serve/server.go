@@ -21,6 +21,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/credentials"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance"
+	"github.com/portolan-mesh/portolan/cmd/portolan/serve/loglevel"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/access"
 	"github.com/portolan-mesh/portolan/discovery/aggregate"
@@ -116,7 +117,7 @@ func (s *server) addStorage() (err error) {
 		s.metrics.MustRegister(*s.store.certificate)
 	}
 	options := s.store.limits
-	options.Schemas, options.Domain, options.Addresses, options.Log = schema.Pilot(), s.o.Mesh.Domain, s.o.Addresses, s.logger
+	options.Schemas, options.Domain, options.Addresses, options.Log = schema.Pilot(), s.o.Mesh.Domain, s.o.Addresses, s.log(loglevel.Store)
 	if s.configs, err = etcd.New(s.store.client, options); err != nil {
 		return err
 	}
@@ -134,7 +135,7 @@ func (s *server) addCache() error {
 		return err
 	}
 	s.statusCache = statuses.New(s.store.client, statuses.Options{
-		Base: s.source, Schemas: s.configs.Schemas(), HistoryMemory: s.o.HistoryMemory, Log: s.logger,
+		Base: s.source, Schemas: s.configs.Schemas(), HistoryMemory: s.o.HistoryMemory, Judged: s.o.ObjectStatus, Log: s.log(loglevel.Cache),
 	})
 	return nil
 }
@@ -144,7 +145,7 @@ func (s *server) addCache() error {
 func (s *server) addXDS() error {
 	s.xds = xds.New(xds.Options{
 		Configs: s.source, Mesh: s.o.Mesh, Types: catalogue.Types(), Synced: s.synced,
-		Export:      export.New(export.Options{Schemas: s.configs.Schemas(), AllSources: s.o.ExportSources, Logger: s.logger}),
+		Export:      export.New(export.Options{Schemas: s.configs.Schemas(), AllSources: s.o.ExportSources, Logger: s.log(loglevel.XDS)}),
 		WholeRoutes: s.o.WholeRoutes,
 		Options: admission.Options{
 			Peer: s.peerOf, MayExport: s.mayExport, OnRefusal: s.proxyRefused, HangUp: s.proxies.conns.HangUp,
@@ -152,7 +153,7 @@ func (s *server) addXDS() error {
 		},
 		SealingKeys: s.secrets.sealer.Keys,
 		Registries:  func() discovery.Fork { return s.registry.Fork() }, Published: s.publishing(),
-		Registrar: s.registrar, LastActivity: s.proxies.conns.LastActivity, Logger: s.logger, Registerer: s.metrics,
+		Registrar: s.registrar, LastActivity: s.proxies.conns.LastActivity, Logger: s.log(loglevel.XDS), Registerer: s.metrics,
 	})
 	s.secrets.sealer.OnChange(func() { s.worker.Post("sealing keys", func() {}) }) // the task ends with a commit
 	s.proxies.xds = s.xds
@@ -161,30 +162,31 @@ func (s *server) addXDS() error {
 }
 
 func (s *server) addJobs() error {
-	settles, err := newSettler(s.configs, s.mirror, s.facts, s.metrics, s.logger)
+	logger := s.log(loglevel.Jobs)
+	settles, err := newSettler(s.configs, s.mirror, s.facts, s.metrics, logger)
 	if err != nil {
 		return err
 	}
-	leases, err := newLeaseRecorder(s.configs, s.metrics, s.logger)
+	leases, err := newLeaseRecorder(s.configs, s.metrics, logger)
 	if err != nil {
 		return err
 	}
-	s.remember = newRegistrySaver(s.configs, s.registry.Registries(), s.logger)
+	s.remember = newRegistrySaver(s.configs, s.registry.Registries(), logger)
 	all := []job{
-		&pruner{store: s.configs, logger: s.logger},
+		&pruner{store: s.configs, logger: logger},
 		settles,
 		leases,
 		s.remember,
-		&phaseMover{store: s.configs, push: s.xds.Context, progress: s.view, logger: s.logger},
-		&keySetWriter{store: s.configs, root: s.o.Mesh.GetRootNamespace(), push: s.xds.Context, logger: s.logger},
-		&tokenCleaner{store: s.configs, snapshot: s.mirror.Snapshot, logger: s.logger},
-		&sidePruner{side: &s.side, logger: s.logger},
-		&namespaceMaker{side: &s.side, mesh: s.source, always: s.lastingNamespaces(), logger: s.logger},
+		&phaseMover{store: s.configs, push: s.xds.Context, progress: s.view, logger: logger},
+		&keySetWriter{store: s.configs, root: s.o.Mesh.GetRootNamespace(), push: s.xds.Context, logger: logger},
+		&tokenCleaner{store: s.configs, snapshot: s.mirror.Snapshot, logger: logger},
+		&sidePruner{side: &s.side, logger: logger},
+		&namespaceMaker{side: &s.side, mesh: s.source, always: s.lastingNamespaces(), logger: logger},
 	}
 	if s.o.ObjectStatus {
-		all = append(all, &eventMaker{side: &s.side, statuses: s.statusCache, logger: s.logger}, &statusWriter{s.configs, progress.Writer{Statuses: s.statusCache, Verdicts: s.verdicts.Index, Logger: s.logger}})
+		all = append(all, &eventMaker{side: &s.side, statuses: s.statusCache, logger: logger}, &statusWriter{s.configs, progress.Writer{Statuses: s.statusCache, Verdicts: s.verdicts.Index, Logger: logger}})
 	}
-	s.jobs, err = newJobs(s.store.client, s.metrics, s.logger, all...)
+	s.jobs, err = newJobs(s.store.client, s.metrics, logger, all...)
 	return err
 }
 
@@ -207,7 +209,7 @@ func (s *server) addAPI() (err error) {
 	s.api, err = rest.New(rest.Options{
 		Permit: permit, Place: place, Reserved: s.reserved, Store: s.configs, Sealer: s.sealers(), Authenticator: s.keeper, Authorizer: s.keeper, OnRefusal: s.requestRefused, Cache: s.statusCache, History: s.configs, Advisor: advisor{s.verdicts, s.xds}, Report: s.reportNow, Previewer: previewer{s}, Checks: append(checks, rest.Check{Name: "xds", Ready: s.xds.Ready}),
 		MaxWatches: s.o.MaxWatches, WatchMemory: s.o.WatchMemory, Socket: s.o.APISocket, Hosts: s.o.TLS.Names, Certifies: s.security.certifies,
-		Registry: s.metrics, Version: s.o.Version, Logger: s.logger,
+		Registry: s.metrics, Version: s.o.Version, Logger: s.log(loglevel.API),
 		AcceptUnserved: s.o.AcceptUnserved, Side: s.side.backend(), LastingNamespaces: s.lastingNamespaces(),
 	})
 	if err != nil {
@@ -220,7 +222,10 @@ func (s *server) addAPI() (err error) {
 	s.api.View(admin.ReferencesPath, admin.ServeReferences(s.xds))
 	s.api.Ask(explain.Path, explain.Serve(s.xds, catalogue.Types(), admin.Elsewhere{View: view}))
 	s.api.Ask(explain.CheckPath, explain.Check(s.xds, catalogue.Types(), admin.Elsewhere{View: view}))
+	s.api.Ask(explain.ResolvePath, explain.Resolve(s.xds, catalogue.Types(), admin.Elsewhere{View: view}))
 	s.api.Get(admin.ProxyConfigPath, admin.ServeProxyConfig(s.xds, view, view.ID))
+	s.api.View(admin.ProxyLogPath, admin.ServeProxyLog(s.xds, view, view.ID))
+	maintenance.Disconnect(s.api, admin.Disconnect(s.xds, view, view.ID, s.configs))
 	s.api.Handle(SourcesPath, serveStatus(s.sourceStatuses))
 	s.api.View(SourceObjectsPath, s.serveSourceObjects)
 	maintenance.Register(s.api, s.maintenance())
@@ -279,7 +284,7 @@ func (s *server) run(asked context.Context, api, private net.Listener) error {
 	group.Go(func() error { return s.proxies.balance(ctx) })
 	group.Go(func() error {
 		defer close(answered)
-		return serveAPI(taking, s.api, s.proxies.excess, s.logger, s.security.api(&apiListener{Listener: api, limit: s.o.MaxAPIConnections, logger: s.logger}), private)
+		return serveAPI(taking, s.api, s.proxies.excess, s.log(loglevel.API), s.security.api(&apiListener{Listener: api, limit: s.o.MaxAPIConnections, logger: s.log(loglevel.API)}), private)
 	})
 	group.Go(func() error { return s.security.run(ctx) })
 	group.Go(func() error { return s.announce(ctx, api) })
@@ -289,14 +294,16 @@ func (s *server) run(asked context.Context, api, private net.Listener) error {
 	group.Go(func() error { return s.reporter.Run(ctx) })
 	group.Go(func() error { return s.endRevoked(ctx) })
 	group.Go(func() error { return s.certificates.authority.Run(ctx) })
-	group.Go(func() error { return journal.New(s.configs, s.logger, s.certificates.issuer.Issued()).Run(ctx) })
-	group.Go(func() error { return journal.New(s.configs, s.logger, s.refused).Run(ctx) })
+	group.Go(func() error {
+		return journal.New(s.configs, s.log(loglevel.Identity), s.certificates.issuer.Issued()).Run(ctx)
+	})
+	group.Go(func() error { return journal.New(s.configs, s.log(loglevel.Identity), s.refused).Run(ctx) })
 	group.Go(func() error { return s.keepMember(ctx) })
 	if s.store.certificate != nil {
-		group.Go(func() error { return peercert.Watch(ctx, s.store.certified, s.logger) })
+		group.Go(func() error { return peercert.Watch(ctx, s.store.certified, s.log(loglevel.Store)) })
 	}
 	if s.sources != nil && s.o.Addresses.Enabled() {
-		group.Go(func() error { return newClaimer(s.configs, s.source, s.logger).run(ctx) })
+		group.Go(func() error { return newClaimer(s.configs, s.source, s.log(loglevel.Cache)).run(ctx) })
 	}
 	group.Go(func() error { return collectWhenQuiet(ctx, heapTick, giveBackAfter) })
 	if s.store.backups != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cache/mirror"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
+	"github.com/portolan-mesh/portolan/cmd/portolan/serve/loglevel"
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/etcd/election"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -27,14 +28,14 @@ type side struct {
 // addSide makes the store of the kinds beside the mesh's.
 func (s *server) addSide() (err error) {
 	options := s.store.limits
-	options.Schemas, options.WithoutHistory, options.Log = schema.Side(), true, s.logger
+	options.Schemas, options.WithoutHistory, options.Log = schema.Side(), true, s.log(loglevel.Store)
 	client := etcd.Within(s.store.client, etcd.ObjectsPrefix)
 	if s.side.store, err = etcd.New(client, options); err != nil {
 		return err
 	}
 	s.side.worker = cache.NewWorker()
 	s.side.cache = mirror.New(client, mirror.Options{
-		Worker: s.side.worker, Schemas: schema.Side(), Store: s.side.store, Expendable: true, HistoryMemory: sideMemory, Log: s.logger.With("store", "side"),
+		Worker: s.side.worker, Schemas: schema.Side(), Store: s.side.store, Expendable: true, HistoryMemory: sideMemory, Log: s.log(loglevel.Cache).With("store", "side"),
 	})
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/mirror"
 	"github.com/portolan-mesh/portolan/cache/statuses"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
+	"github.com/portolan-mesh/portolan/cmd/portolan/serve/loglevel"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/etcd/member"
@@ -92,7 +93,7 @@ func isKept(p cache.Problem) bool { return p.Serving && !p.Warning }
 // aggregate of it, the directories and the other control planes.
 func (s *server) addConfigs() error {
 	own := mirror.Options{
-		Worker: s.worker, Schemas: s.configs.Schemas(), Store: s.configs, Domain: s.o.Mesh.Domain, Log: s.logger,
+		Worker: s.worker, Schemas: s.configs.Schemas(), Store: s.configs, Domain: s.o.Mesh.Domain, Log: s.log(loglevel.Cache),
 		Registerer: s.metrics, HistoryMemory: s.o.HistoryMemory, Unasked: s.o.Etcd != nil && s.o.Founding == member.FoundNever,
 	}
 	s.mirror = mirror.New(s.store.client, own)
@@ -113,7 +114,7 @@ func (s *server) addConfigs() error {
 	}
 	sources = append(sources, peers...)
 	all, err := aggregate.MakeCache(aggregate.Options{
-		Worker: s.worker, Store: s.mirror, Sources: sources, HistoryMemory: s.o.HistoryMemory, Log: s.logger,
+		Worker: s.worker, Store: s.mirror, Sources: sources, HistoryMemory: s.o.HistoryMemory, Log: s.log(loglevel.Cache),
 	})
 	if err != nil {
 		return err
@@ -214,7 +215,7 @@ func (s *server) directories() []aggregate.Source {
 	for _, dir := range s.o.ConfigDirs {
 		c := file.New(file.Options{
 			Dir: dir, Worker: cache.NewWorker(), Schemas: s.configs.Schemas(), Domain: s.o.Mesh.Domain,
-			AcceptUnserved: s.o.AcceptUnserved, HistoryMemory: s.o.HistoryMemory, Log: s.logger, Registerer: s.metrics,
+			AcceptUnserved: s.o.AcceptUnserved, HistoryMemory: s.o.HistoryMemory, Log: s.log(loglevel.Cache), Registerer: s.metrics,
 		})
 		out = append(out, aggregate.Source{Name: dir, Cache: c, Kind: "directory", Where: absolute(dir), Place: func(key config.Key) string {
 			if place, ok := c.FileOf(key); ok {

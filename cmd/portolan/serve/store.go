@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/serve/loglevel"
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/etcd/backup"
 	"github.com/portolan-mesh/portolan/storage/etcd/cluster"
@@ -47,9 +48,9 @@ type openedStore struct {
 // openStore starts the embedded member, or connects to a cluster.
 func openStore(ctx context.Context, o *Options) (*openedStore, error) {
 	if o.Etcd != nil {
-		return o.Etcd.open(ctx, o.Logger)
+		return o.Etcd.open(ctx, o.log(loglevel.Store))
 	}
-	return o.Embedded.open(ctx, o.Founding, o.Logger)
+	return o.Embedded.open(ctx, o.Founding, o.log(loglevel.Store), o.LogLevels)
 }
 
 // certified returns why the certificate of the member needs attention, nil if it does not.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"sync"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/serve/loglevel"
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/etcd/member"
 	"github.com/portolan-mesh/portolan/storage/etcd/peercert"
@@ -13,11 +14,11 @@ import (
 )
 
 // open starts the member.
-func (o *Embedded) open(ctx context.Context, founding member.Founding, logger *slog.Logger) (*openedStore, error) {
+func (o *Embedded) open(ctx context.Context, founding member.Founding, logger *slog.Logger, levels *loglevel.Levels) (*openedStore, error) {
 	if o.InProcess {
 		return o.openInProcess(ctx, founding, logger)
 	}
-	return o.openChild(ctx, founding, logger)
+	return o.openChild(ctx, founding, logger, levels)
 }
 
 func embeddedLimits() etcd.Options {
@@ -37,7 +38,7 @@ func (o *Embedded) openInProcess(ctx context.Context, founding member.Founding, 
 	}, nil
 }
 
-func (o *Embedded) openChild(ctx context.Context, founding member.Founding, logger *slog.Logger) (*openedStore, error) {
+func (o *Embedded) openChild(ctx context.Context, founding member.Founding, logger *slog.Logger, levels *loglevel.Levels) (*openedStore, error) {
 	if err := member.CheckFounding(o.DataDir, founding, o.Cluster); err != nil {
 		return nil, err // before anything is made in the directory
 	}
@@ -55,6 +56,11 @@ func (o *Embedded) openChild(ctx context.Context, founding member.Founding, logg
 	})
 	if err != nil {
 		return nil, err
+	}
+	if levels != nil {
+		tell := func() { child.SetLogLevels(levels.Spec().String()) }
+		tell()
+		levels.Watch(tell)
 	}
 	if _, err := child.Start(ctx); err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"sync/atomic"
 
+	"github.com/portolan-mesh/portolan/cmd/portolan/serve/loglevel"
 	"github.com/portolan-mesh/portolan/discovery/access/socket"
 )
 
@@ -25,7 +26,7 @@ func (o *Options) listenXDSSocket() (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--xds-socket: %w", err)
 	}
-	return &peerListener{Listener: l, path: path, logger: o.Logger}, nil
+	return &peerListener{Listener: l, path: path, logger: o.log(loglevel.XDS)}, nil
 }
 
 // peerListener accepts connections of the user who runs the server, and of root. It closes

@@ -9,8 +9,8 @@ import (
 // environment has what the commands of this group share, besides what all commands do.
 type environment struct{ *cli.Environment }
 
-// Commands returns the commands about the store and the versions of servers.
+// Commands returns the commands about the store, the versions and the logs of servers.
 func Commands(line *cli.Environment) []*cobra.Command {
 	env := &environment{line}
-	return []*cobra.Command{newStoreCommand(env), newUpgradeCommand(env)}
+	return []*cobra.Command{newStoreCommand(env), newUpgradeCommand(env), newServerCommand(env)}
 }

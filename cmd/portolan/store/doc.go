@@ -1,3 +1,3 @@
 // Package store has the commands about the store of a server: its state, members, backups and
-// quarantine, and what an upgrade needs.
+// quarantine, what an upgrade needs, and what a running server logs.
 package store

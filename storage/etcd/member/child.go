@@ -49,6 +49,8 @@ type ChildOptions struct {
 	// Stderr gets what the child writes to its standard error, with its log. nil is the
 	// standard error of this process.
 	Stderr io.Writer
+	// LogLevels say what the child logs, in words of the function that it gives to RunChild.
+	LogLevels string
 	// Logger gets the messages of the parent about the child; nil discards them.
 	Logger *slog.Logger
 
@@ -86,7 +88,9 @@ type Child struct {
 	// outage is why no process is ready, nil while one is.
 	outage   atomic.Pointer[outage]
 	restarts atomic.Int64
-	calls    atomic.Int64 // of clients of Dial, under way
+
+	logLevels logLevels
+	calls     atomic.Int64 // of clients of Dial, under way
 }
 
 // An outage is a time in which no process is ready.
@@ -121,7 +125,9 @@ func NewChild(opts ChildOptions) (*Child, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Child{opts: opts}, nil
+	c := &Child{opts: opts}
+	c.logLevels.text = opts.LogLevels
+	return c, nil
 }
 
 // Start starts the first process, and returns its endpoint when it is ready. The
@@ -246,7 +252,7 @@ func (c *Child) diagnose(existed bool, err error) error {
 // makes the process current.
 func (c *Child) handleReport(p *process, w *waiting) {
 	if w == nil {
-		c.current.Store(p)
+		c.adopt(p)
 		c.outage.Store(nil)
 		c.opts.Logger.Info("store process is ready", "pid", p.PID(), "socket", c.socket)
 		return
@@ -259,7 +265,7 @@ func (c *Child) handleReport(p *process, w *waiting) {
 		now.since = last.since
 	}
 	c.outage.Store(now)
-	c.current.Store(p)
+	c.adopt(p)
 	c.roster.Learn(w.Others...)
 }
 
@@ -317,7 +323,10 @@ func (c *Child) closeClients() {
 // members.
 func (c *Child) launch(ctx context.Context) error {
 	existed := hasData(c.opts.DataDir)
-	p, err := startProcess(c.opts, orders{DataDir: c.opts.DataDir, Socket: c.socket, Quota: c.opts.Quota, Founding: c.opts.Founding, Cluster: c.opts.Cluster, Parent: self()})
+	p, err := startProcess(c.opts, orders{
+		DataDir: c.opts.DataDir, Socket: c.socket, Quota: c.opts.Quota, Founding: c.opts.Founding, Cluster: c.opts.Cluster, Parent: self(),
+		laterOrders: laterOrders{LogLevels: c.logLevels.present()},
+	})
 	if err != nil {
 		return err
 	}

@@ -382,7 +382,7 @@ func TestStopAtOnce(t *testing.T) {
 }
 
 func TestRunChildByHand(t *testing.T) {
-	err := member.RunChild(t.Context(), logger(t))
+	err := member.RunChild(t.Context(), logger(t), func(string) {})
 	if err == nil || !strings.Contains(err.Error(), "not by hand") {
 		t.Errorf("got %v", err)
 	}

@@ -37,7 +37,11 @@ func TestMain(m *testing.M) {
 	case "":
 		goleak.VerifyTestMain(m)
 	case "store":
-		exitWith(member.RunChild(context.Background(), logger))
+		exitWith(member.RunChild(context.Background(), logger, func(text string) {
+			if text != "" {
+				logger.Warn("log levels", "are", text)
+			}
+		}))
 	case "server":
 		exitWith(runServer(logger))
 	case "panic":

@@ -17,6 +17,9 @@ import (
 // lifeline: when that is closed, as by the end of the parent, the child ends.
 type process struct {
 	*childprocess.Process
+	lifeline *os.File
+	// logLevels are those that the process was told last.
+	logLevels string
 	// reports is the pipe on which the child reports its start; decoder decodes it.
 	reports *os.File
 	decoder *json.Decoder
@@ -49,10 +52,18 @@ func startProcess(opts ChildOptions, o orders) (*process, error) {
 		reports.Close()
 		return nil, fmt.Errorf("start store process: %w", err)
 	}
-	// A line this short fits the pipe's buffer. awaitReport notices a child that is gone
-	// and does not read it.
-	_ = json.NewEncoder(lifeline).Encode(o)
-	return &process{Process: running, reports: reports, decoder: json.NewDecoder(reports)}, nil
+	p := &process{Process: running, lifeline: lifeline, reports: reports, decoder: json.NewDecoder(reports)}
+	p.logLevels = o.LogLevels
+	p.order(o)
+	return p, nil
+}
+
+// order writes a line of orders.
+func (p *process) order(line any) {
+	// A line this short fits the pipe's buffer. The parent notices in other ways that a child
+	// is gone or hangs, and does not read it.
+	_ = p.lifeline.SetWriteDeadline(time.Now().Add(time.Second))
+	_ = json.NewEncoder(p.lifeline).Encode(line)
 }
 
 // awaitReport waits for the child's next report; nil means that the child is ready. A

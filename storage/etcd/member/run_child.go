@@ -30,6 +30,12 @@ type orders struct {
 	Founding Founding  `json:"founding,omitempty"`
 	Cluster  *Cluster  `json:"cluster,omitempty"`
 	Parent   processID `json:"parent"`
+	laterOrders
+}
+
+// laterOrders are what a parent may change while the child runs. Each change is a line too.
+type laterOrders struct {
+	LogLevels string `json:"logLevels,omitempty"`
 }
 
 // A report is one line that the child writes to reportFD. The last report says that the
@@ -63,10 +69,12 @@ func kindOf(err error) string {
 // and SIGHUP, which users and service managers send to all processes of a server at
 // once: the parent decides when the store ends.
 //
+// It calls setLogLevels with ChildOptions.LogLevels, and with those of Child.SetLogLevels.
+//
 // If the start fails, RunChild reports that to the parent, which shows it, and returns
 // nil. It returns an error if etcd ends by itself later, or if no Child started the
 // process.
-func RunChild(ctx context.Context, logger *slog.Logger) error {
+func RunChild(ctx context.Context, logger *slog.Logger, setLogLevels func(string)) error {
 	lifeline, reports, err := inheritedPipes()
 	if err != nil {
 		return err
@@ -78,18 +86,23 @@ func RunChild(ctx context.Context, logger *slog.Logger) error {
 	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 
 	var o orders
-	if err := json.NewDecoder(lifeline).Decode(&o); err != nil {
+	decoder := json.NewDecoder(lifeline)
+	if err := decoder.Decode(&o); err != nil {
 		lifeline.Close()
 		if errors.Is(err, io.EOF) {
 			return nil // the parent ended at once
 		}
 		return fmt.Errorf("read orders from standard input: %w", err)
 	}
+	setLogLevels(o.LogLevels)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	orphaned := make(chan struct{})
 	go func() {
 		// The error does not matter: in any case the parent is gone.
+		for later := o.laterOrders; decoder.Decode(&later) == nil; {
+			setLogLevels(later.LogLevels)
+		}
 		_, _ = io.Copy(io.Discard, lifeline)
 		close(orphaned)
 		cancel()

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/cores"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/xds/verdict"
 )
@@ -36,16 +37,19 @@ type reads struct{ rows []verdict.Row }
 
 // Next derives the index of other facts, later or hypothetical ones. The result equals an index
 // derived from nothing. The cost follows the difference between the facts.
-func (x *Index) Next(to verdict.Facts) *Index { return x.next(to, schemaWarnings) }
-
-// foresee is Next for facts of which only the verdicts in view of other objects count: objects
-// that differ get none of their schemas.
-func (x *Index) foresee(to verdict.Facts) *Index {
-	return x.next(to, func(*config.Config) []verdict.Verdict { return nil })
+func (x *Index) Next(to verdict.Facts) *Index {
+	return x.next(to, schemaWarnings, (*Index).replace)
 }
 
-// next derives the index of other facts. warnings returns the verdicts of an object's schema.
-func (x *Index) next(to verdict.Facts, warnings func(*config.Config) []verdict.Verdict) *Index {
+// foresee is Next for facts of which only the verdicts in view of other objects count: objects
+// that differ get none of their schemas. No index can be derived from the result.
+func (x *Index) foresee(to verdict.Facts) *Index {
+	return x.next(to, func(*config.Config) []verdict.Verdict { return nil }, (*Index).find)
+}
+
+// next derives the index of other facts. warnings returns the verdicts of an object's schema, and
+// keep keeps the outcome of a judgement.
+func (x *Index) next(to verdict.Facts, warnings func(*config.Config) []verdict.Verdict, keep func(x *Index, path string, by outcome)) *Index {
 	next := &Index{}
 	if x != nil && x.world.Mesh != nil && x.world.Mesh.Inputs().Mesh == to.Mesh.Inputs().Mesh {
 		*next = *x
@@ -77,38 +81,58 @@ func (x *Index) next(to verdict.Facts, warnings func(*config.Config) []verdict.V
 		due[path] = struct{}{}
 	}
 	next.world = next.world.Next(to)
-	judged := from.Configs()
-	for _, path := range slices.Sorted(maps.Keys(due)) {
-		next.replace(path, judged.Value(path), warnings)
+	judged, paths := from.Configs(), slices.Sorted(maps.Keys(due))
+	outcomes := make([]outcome, len(paths))
+	cores.Each(len(paths), func(i int) { outcomes[i] = next.judge(paths[i], judged.Value(paths[i]), warnings) })
+	for i, path := range paths {
+		keep(next, path, outcomes[i])
 	}
 	return next
 }
 
-// replace judges one object again. was is the object at its last judgement, nil if it has not
+// outcome is the outcome of a judgement; object is nil if there is none any more.
+type outcome struct {
+	object   *config.Config
+	rows     []verdict.Row
+	verdicts []verdict.Verdict
+}
+
+// judge judges one object again. was is the object at its last judgement, nil if it has not
 // been judged. warnings returns the verdicts of an object's schema.
-func (x *Index) replace(path string, was *config.Config, warnings func(*config.Config) []verdict.Verdict) {
-	object, old := x.world.Configs().Value(path), x.found.Value(path)
+func (x *Index) judge(path string, was *config.Config, warnings func(*config.Config) []verdict.Verdict) outcome {
+	object := x.world.Configs().Value(path)
 	var alone []verdict.Verdict
 	switch {
 	case object == nil:
 	case object == was:
-		alone = slices.DeleteFunc(slices.Clone(old.all()), func(v verdict.Verdict) bool { return !v.Alone })
+		alone = slices.DeleteFunc(slices.Clone(x.found.Value(path).all()), func(v verdict.Verdict) bool { return !v.Alone })
 	default:
 		alone = warnings(object)
 	}
 	rows, verdicts := x.judgeObject(object, alone)
-	x.record(path, rows)
-	for _, v := range old.all() {
+	return outcome{object, rows, verdicts}
+}
+
+// replace replaces what the index has of one object.
+func (x *Index) replace(path string, by outcome) {
+	x.record(path, by.rows)
+	for _, v := range x.found.Value(path).all() {
 		x.count(v.Code, -1)
 	}
-	for _, v := range verdicts {
+	for _, v := range by.verdicts {
 		x.count(v.Code, 1)
 	}
+	x.find(path, by)
+}
+
+// find replaces the verdicts of one object, and nothing else.
+func (x *Index) find(path string, by outcome) {
+	old := x.found.Value(path)
 	switch {
-	case len(verdicts) == 0:
+	case len(by.verdicts) == 0:
 		x.found = x.found.Delete(path)
-	case old == nil || old.Of != object || !slices.Equal(old.Verdicts, verdicts):
-		x.found = x.found.Set(path, &List{object, verdicts})
+	case old == nil || old.Of != by.object || !slices.Equal(old.Verdicts, by.verdicts):
+		x.found = x.found.Set(path, &List{by.object, by.verdicts})
 	}
 }
 

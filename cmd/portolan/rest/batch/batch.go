@@ -57,13 +57,55 @@ type Batch struct {
 	Strict string `json:"strict,omitempty"`
 	// Force takes fields from those who have applied other values server-side. Without it they
 	// are conflicts. It concerns Apply alone.
-	Force      bool        `json:"force,omitempty"`
-	Operations []Operation `json:"operations"`
+	Force bool `json:"force,omitempty"`
+	// ServerSide makes each Apply one of server-side: of the object it sets the fields in the
+	// request, and takes away those that its manager has applied before and applies no more. Fields
+	// of other managers stay. Without it an Apply is so for objects that somebody has applied
+	// server-side.
+	ServerSide bool `json:"serverSide,omitempty"`
+	// FieldManager is the name of who applies. It is the parameter fieldManager of the URL; empty
+	// is the program.
+	FieldManager string      `json:"-"`
+	Operations   []Operation `json:"operations"`
 }
 
 // New returns a batch of operations.
 func New(operations ...Operation) Batch {
 	return Batch{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: Kind}, Operations: operations}
+}
+
+// JSON returns the batch as JSON. It copies the objects of operations that have nothing but a verb
+// beside, and does not read them: they must be valid JSON.
+func (b Batch) JSON() (json.RawMessage, error) {
+	size := 0
+	for _, o := range b.Operations {
+		size += len(o.Object) + len(`{"verb":"restore","object":},`)
+	}
+	operations := b.Operations
+	b.Operations = []Operation{}
+	frame, err := json.Marshal(b)
+	if err != nil {
+		return nil, err
+	}
+	text := make([]byte, 0, len(frame)+size)
+	text = append(text, frame[:len(frame)-len(`]}`)]...)
+	for i, o := range operations {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		if (o.APIVersion+o.Kind+o.Namespace+o.Name+o.ResourceVersion) == "" && len(o.Object) > 0 {
+			text = append(text, `{"verb":`...)
+			text = strconv.AppendQuote(text, string(o.Verb))
+			text = append(append(append(text, `,"object":`...), o.Object...), '}')
+			continue
+		}
+		one, err := json.Marshal(o)
+		if err != nil {
+			return nil, err
+		}
+		text = append(text, one...)
+	}
+	return append(text, `]}`...), nil
 }
 
 // Operation is one change. Object is the whole object; a resourceVersion in it is the

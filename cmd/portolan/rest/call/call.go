@@ -131,7 +131,7 @@ func (c *Client) JSON(ctx context.Context, path string, into any) error {
 type Request struct {
 	Method, Path string // the path is escaped
 	Query        url.Values
-	Body         any // encoded as JSON; nil sends none
+	Body         any // encoded as JSON, unless it is a json.RawMessage; nil sends none
 	// Unready takes an answer of 503 for one, too: that of a server which says why it is not
 	// ready.
 	Unready bool
@@ -274,9 +274,12 @@ func (c *Client) sendAs(ctx context.Context, httpClient *http.Client, in Request
 func (c *Client) request(ctx context.Context, in Request) (*http.Request, error) {
 	var body io.Reader
 	if in.Body != nil {
-		text, err := json.Marshal(in.Body)
-		if err != nil {
-			return nil, fmt.Errorf("encode the body of %s %s: %w", in.Method, in.Path, err)
+		text, encoded := in.Body.(json.RawMessage)
+		if !encoded {
+			var err error
+			if text, err = json.Marshal(in.Body); err != nil {
+				return nil, fmt.Errorf("encode the body of %s %s: %w", in.Method, in.Path, err)
+			}
 		}
 		body = bytes.NewReader(text)
 	}

@@ -147,23 +147,30 @@ func (c *Client) List(ctx context.Context, resource runtimeschema.GroupVersionRe
 // Apply does a batch, all of it or nothing. If it is refused, its faults are the causes
 // of the error's status; batch.Index finds the operation of each.
 func (c *Client) Apply(ctx context.Context, b batch.Batch) (*batch.Result, error) {
-	out := &batch.Result{}
-	if _, err := c.Do(ctx, call.Request{Method: http.MethodPost, Path: batch.Path, Body: b}, out); err != nil {
-		return nil, err
-	}
-	return out, nil
+	return c.post(ctx, b, url.Values{})
 }
 
 // Try returns the error or result that Apply would return for the present store, and a
 // preview if requested; the server writes nothing. Changes before the real Apply may
 // change the result.
 func (c *Client) Try(ctx context.Context, b batch.Batch, what effect.Preview) (*batch.Result, error) {
-	out := &batch.Result{}
 	query := url.Values{"dryRun": {metav1.DryRunAll}, "consistent": {"true"}}
 	if what != effect.PreviewNothing {
 		query.Set("preview", string(what))
 	}
-	if _, err := c.Do(ctx, call.Request{Method: http.MethodPost, Path: batch.Path, Query: query, Body: b}, out); err != nil {
+	return c.post(ctx, b, query)
+}
+
+func (c *Client) post(ctx context.Context, b batch.Batch, query url.Values) (*batch.Result, error) {
+	if b.FieldManager != "" {
+		query.Set("fieldManager", b.FieldManager)
+	}
+	text, err := b.JSON()
+	if err != nil {
+		return nil, err
+	}
+	out := &batch.Result{}
+	if _, err := c.Do(ctx, call.Request{Method: http.MethodPost, Path: batch.Path, Query: query, Body: text}, out); err != nil {
 		return nil, err
 	}
 	return out, nil

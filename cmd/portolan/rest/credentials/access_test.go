@@ -69,12 +69,16 @@ func start(t *testing.T, configure ...func(*rest.Options, *access.Options)) *api
 		credentials.JoinTokens(server, join.New(join.Options{Store: store, TrustDomain: "cluster.local", May: func(ctx context.Context, who identity.Identity) error {
 			return out.keeper.MayIssueFor(rest.IdentityOf(ctx), who)
 		}}))
-		maintenance.Register(server, maintenance.Options{Snapshots: noSnapshots{}, Sealing: noSealing{}})
+		maintenance.Register(server, maintenance.Options{Snapshots: noSnapshots{}, Sealing: noSealing{}, Logs: noLogs{}})
 	})
 	return out
 }
 
 type noSnapshots struct{ maintenance.Snapshotter }
+
+type noLogs struct{ maintenance.Logs }
+
+func (noLogs) LogLevels() []maintenance.LogLevel { return nil }
 
 // noSealing is a stub with one secret.
 type noSealing struct{ maintenance.Sealing }
@@ -311,6 +315,10 @@ func TestRights(t *testing.T) {
 		{"viewer", viewer, "GET", maintenance.SealingPath + "/data/shop/s", 403},
 		{"viewer", viewer, "GET", maintenance.SealingKeysPath, 403},
 		{"viewer", viewer, "GET", maintenance.SnapshotPath, 403},
+		{"viewer", viewer, "GET", maintenance.LogLevelsPath, 200},
+		{"viewer", viewer, "POST", maintenance.LogLevelsPath, 403},
+		{"editor", editor, "POST", maintenance.LogLevelsPath, 403},
+		{"nobody", nobody, "GET", maintenance.LogLevelsPath, 403},
 		{"viewer", viewer, "GET", "/debug/pprof/", 403},
 		{"viewer", viewer, "GET", maintenance.LogPath, 403},
 		{"viewer", viewer, "GET", maintenance.SettingsPath, 403},

@@ -1,5 +1,5 @@
 // Package maintenance is the HTTP side of `portolan store`, by which operators maintain
-// a store, under Path of the config API.
+// a store, under Path of the config API, and of what else they do to a server.
 //
 // Each file is one capability: its JSON shapes, which the client shares, the small
 // interface that does the work, and the handler between them (status.go, snapshot.go,

@@ -36,6 +36,8 @@ type Options struct {
 	Authority Authority
 	// Diagnostics is nil for a server that tells nothing of its process.
 	Diagnostics *Diagnostics
+	// Logs is nil for a server whose log levels stay.
+	Logs Logs
 }
 
 // Register adds the paths to a config API that does not serve yet. Paths that read the
@@ -59,6 +61,9 @@ func Register(api *rest.Server, o Options) {
 		endpoint(api, SealingKeysPath, methods{http.MethodGet: api.Private(o.sealingKeys), http.MethodPost: api.Private(o.addSealingKeys)})
 		endpoint(api, ResealPath, methods{http.MethodPost: api.Private(o.reseal)})
 		endpoint(api, SecretDataPath, methods{http.MethodGet: api.Private(o.secretData)})
+	}
+	if o.Logs != nil {
+		endpoint(api, LogLevelsPath, methods{http.MethodGet: o.logLevels, http.MethodPost: api.Private(o.setLogLevels)})
 	}
 	if o.Authority != nil {
 		endpoint(api, AuthorityPath, methods{http.MethodGet: o.authorityStatus, http.MethodPost: api.Private(o.beginAuthority)})

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/call"
 
@@ -43,6 +44,8 @@ type store struct {
 	body io.Reader
 	err  error
 	got  int64 // revision of the compaction
+	// levels are those that were set, and for how long
+	levels string
 }
 
 func (s *store) StoreStatus(context.Context) maintenance.Status {
@@ -62,8 +65,17 @@ func (s *store) Defragment(context.Context) (maintenance.Defragmentation, error)
 	return maintenance.Defragmentation{BeforeBytes: 2, AfterBytes: 1}, s.err
 }
 
+func (s *store) LogLevels() []maintenance.LogLevel {
+	return []maintenance.LogLevel{{Component: "api", Level: "info", Was: "info"}, {Component: "xds", Level: "warn", Was: "warn"}}
+}
+
+func (s *store) SetLogLevels(_ context.Context, levels string, limit time.Duration) ([]maintenance.LogLevel, error) {
+	s.levels = levels + " for " + limit.String()
+	return []maintenance.LogLevel{{Component: "xds", Level: "debug", Was: "warn"}}, s.err
+}
+
 func all(s *store) maintenance.Options {
-	return maintenance.Options{Status: s, Snapshots: s, Compactor: s, Defragmenter: s}
+	return maintenance.Options{Status: s, Snapshots: s, Compactor: s, Defragmenter: s, Logs: s}
 }
 
 func TestAnswers(t *testing.T) {
@@ -156,7 +168,7 @@ func TestTheAPIGuardsIt(t *testing.T) {
 	s, _ := start(t, all(fake), func(o *rest.Options) { o.Authorizer = nobody{} })
 	for path, method := range map[string]string{
 		maintenance.StatusPath: http.MethodGet, maintenance.SnapshotPath: http.MethodGet,
-		maintenance.CompactPath: http.MethodPost, maintenance.DefragmentPath: http.MethodPost,
+		maintenance.CompactPath: http.MethodPost, maintenance.DefragmentPath: http.MethodPost, maintenance.LogLevelsPath: http.MethodPost,
 	} {
 		if a := s.Local().Do(t, method, path, ""); a.Code != http.StatusForbidden || !strings.Contains(a.Body, "not "+strings.ToLower(method)) {
 			t.Errorf("%s %s: %+v", method, path, a)
@@ -178,7 +190,7 @@ func (anybody) Authenticate(*http.Request) (access.Identity, error) {
 var private = map[string]string{
 	maintenance.SnapshotPath: http.MethodGet, maintenance.CompactPath: http.MethodPost, maintenance.DefragmentPath: http.MethodPost,
 	maintenance.QuarantinePath: http.MethodDelete, maintenance.MembersPath: http.MethodGet, maintenance.MembersPath + "/": http.MethodPost,
-	maintenance.MembersPath + "/cp-1": http.MethodDelete, maintenance.MembersPath + "/cp-1/promote": http.MethodPost,
+	maintenance.LogLevelsPath: http.MethodPost, maintenance.MembersPath + "/cp-1": http.MethodDelete, maintenance.MembersPath + "/cp-1/promote": http.MethodPost,
 }
 
 // TestWhatIsPrivate: other users of the machine, who reach the port, learn where it is
@@ -188,9 +200,9 @@ func TestWhatIsPrivate(t *testing.T) {
 	fake := &store{body: strings.NewReader("secret")}
 	s, _ := start(t, all(fake), nil)
 	for path, method := range private {
-		path, fake.got = strings.TrimSuffix(path, "/"), -1
+		path, fake.got, fake.levels = strings.TrimSuffix(path, "/"), -1, ""
 		a := s.Do(t, method, path, "")
-		if a.Code != http.StatusForbidden || !strings.Contains(a.Body, "unix socket") || !strings.Contains(a.Body, "curl --unix-socket") || fake.got != -1 {
+		if a.Code != http.StatusForbidden || !strings.Contains(a.Body, "unix socket") || !strings.Contains(a.Body, "curl --unix-socket") || fake.got != -1 || fake.levels != "" {
 			t.Errorf("%s %s: %+v", method, path, a)
 		}
 		if a := s.Local().Do(t, method, path, ""); a.Code == http.StatusForbidden {
@@ -201,7 +213,7 @@ func TestWhatIsPrivate(t *testing.T) {
 			t.Errorf("%s %s for another server: %+v", method, path, a)
 		}
 	}
-	for _, path := range []string{maintenance.StatusPath, maintenance.QuarantinePath, maintenance.FormatPath} {
+	for _, path := range []string{maintenance.StatusPath, maintenance.QuarantinePath, maintenance.FormatPath, maintenance.LogLevelsPath} {
 		if a := s.Do(t, http.MethodGet, path, ""); a.Code == http.StatusForbidden {
 			t.Errorf("GET %s: %+v", path, a)
 		}

@@ -3,6 +3,7 @@ package table
 import (
 	"cmp"
 	"strconv"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -29,22 +30,31 @@ func sideColumns(kind config.GroupVersionKind) []Column {
 	case schema.Event:
 		type spec = *side.Event
 		return []Column{
+			{Name: "Last Seen", since: lastSeen},
 			show("Type", func(e spec, _ bool) string { return e.Type }),
 			show("Reason", func(e spec, _ bool) string { return e.Reason }),
 			show("Object", func(e spec, _ bool) string {
 				of := e.InvolvedObject
 				return config.Key{Kind: config.GroupVersionKind{Kind: of.Kind}, Namespace: of.Namespace, Name: of.Name}.String()
 			}),
-			show("Count", func(e spec, _ bool) string {
+			show("Message", func(e spec, _ bool) string { return e.Message }),
+			detail("Count", func(e spec) string {
 				count := e.Count
 				if e.Series != nil {
 					count = max(count, e.Series.Count)
 				}
 				return strconv.Itoa(int(max(count, 1)))
 			}),
-			show("Message", func(e spec, _ bool) string { return e.Message }),
 			detail("From", func(e spec) string { return cmp.Or(e.Source.Component, e.ReportingComponent) }),
 		}
 	}
 	return nil
+}
+
+// lastSeen returns when an event last happened, as far as that is known.
+func lastSeen(object *config.Config) time.Time {
+	if e, ok := object.Spec.(*side.Event); ok && !e.Last().IsZero() {
+		return e.Last()
+	}
+	return created(object)
 }

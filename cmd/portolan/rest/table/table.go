@@ -18,15 +18,18 @@ type Column struct {
 	// Wide columns are in wide tables only.
 	Wide bool
 	cell func(object *config.Config, wide bool) string
-	// age shows the time since the creation, instead of cell.
-	age bool
+	// since, if set, is the time from which on the cell counts, instead of cell.
+	since func(object *config.Config) time.Time
 }
+
+// IsName says whether the column has the name of the object.
+func (c Column) IsName() bool { return c.Name == nameColumn }
 
 // Text returns the cell of an object at a time; it is empty if there is nothing to show. wide
 // shows lists in full. The object has the spec and the status that the config API shows.
 func (c Column) Text(object *config.Config, wide bool, now time.Time) string {
-	if c.age {
-		return text.Age(now, created(object))
+	if c.since != nil {
+		return text.Age(now, c.since(object))
 	}
 	return c.cell(object, wide)
 }
@@ -57,15 +60,21 @@ func detail[S any](name string, cell func(S) string) Column {
 	return column
 }
 
-// Columns returns the columns of a kind after the name, in the order of portolan get.
+// Columns returns the columns of a kind, in the order of portolan get.
 func Columns(kind config.GroupVersionKind) []Column {
 	own := specColumns(kind)
 	isWide := func(c Column) bool { return c.Wide }
+	name := Column{Name: nameColumn, cell: func(object *config.Config, _ bool) string { return object.Name }}
+	if kind == schema.Event { // as in Kubernetes: nobody named it, and what is about it is in it
+		name.Wide = true
+		return slices.Concat(slices.DeleteFunc(slices.Clone(own), isWide), slices.DeleteFunc(own, func(c Column) bool { return !c.Wide }), []Column{name})
+	}
 	return slices.Concat(
+		[]Column{name},
 		slices.DeleteFunc(slices.Clone(own), isWide),
 		[]Column{
 			{Name: "Rev", cell: func(object *config.Config, _ bool) string { return object.ResourceVersion }},
-			{Name: ageName, age: true},
+			{Name: ageName, since: created},
 			{Name: "Programmed", Wide: true, cell: func(object *config.Config, _ bool) string { return programmed(object) }},
 			{Name: "Issues", Wide: true, cell: func(object *config.Config, _ bool) string { return issues(object) }},
 		},
@@ -73,25 +82,28 @@ func Columns(kind config.GroupVersionKind) []Column {
 	)
 }
 
-const ageName = "Age"
+const (
+	nameColumn = "Name"
+	ageName    = "Age"
+)
 
-// printed returns the names of the columns after the name that kubectl shows without -o wide:
+// printed returns the names of the columns that kubectl shows without -o wide:
 // those of Istio's CustomResourceDefinitions. Kinds for which Istio has no other column than
 // the age, and our own, have the columns of portolan get.
 func printed(kind config.GroupVersionKind, columns []Column) []string {
 	switch kind {
 	case schema.VirtualService:
-		return []string{"Gateways", "Hosts", ageName}
+		return []string{nameColumn, "Gateways", "Hosts", ageName}
 	case schema.DestinationRule:
-		return []string{"Host", ageName}
+		return []string{nameColumn, "Host", ageName}
 	case schema.ServiceEntry:
-		return []string{"Hosts", "Location", "Resolution", ageName}
+		return []string{nameColumn, "Hosts", "Location", "Resolution", ageName}
 	case schema.WorkloadEntry:
-		return []string{ageName, "Address"}
+		return []string{nameColumn, ageName, "Address"}
 	case schema.AuthorizationPolicy:
-		return []string{"Action", ageName}
+		return []string{nameColumn, "Action", ageName}
 	case schema.PeerAuthentication:
-		return []string{"Mode", ageName}
+		return []string{nameColumn, "Mode", ageName}
 	}
 	var out []string
 	for _, c := range columns {
@@ -104,8 +116,8 @@ func printed(kind config.GroupVersionKind, columns []Column) []string {
 
 // Table makes the rows of the Tables of Kubernetes for one kind.
 type Table struct {
-	columns []Column // after the name
-	shown   int      // how many of them are shown without -o wide
+	columns []Column
+	shown   int // how many of them are shown without -o wide
 }
 
 // Of returns the table of a kind.
@@ -125,10 +137,13 @@ func Of(kind config.GroupVersionKind) Table {
 // Definitions returns the definitions of the columns; those with a priority are for -o wide.
 func (t Table) Definitions() []metav1.TableColumnDefinition {
 	meta := metav1.ObjectMeta{}.SwaggerDoc()
-	out := []metav1.TableColumnDefinition{{Name: "Name", Type: "string", Format: "name", Description: meta["name"]}}
+	var out []metav1.TableColumnDefinition
 	for i, c := range t.columns {
 		one := metav1.TableColumnDefinition{Name: c.Name, Type: "string"}
-		if c.age {
+		switch {
+		case c.IsName():
+			one.Format, one.Description = "name", meta["name"]
+		case c.Name == ageName:
 			one.Description = meta["creationTimestamp"]
 		}
 		if i >= t.shown {
@@ -142,13 +157,12 @@ func (t Table) Definitions() []metav1.TableColumnDefinition {
 // Cells returns the cells of an object at a time, one for each of the Definitions. A cell with
 // nothing to show is nil. The age is "<unknown>" as in Kubernetes if it is not known.
 func (t Table) Cells(object *config.Config, now time.Time) []any {
-	out := make([]any, 0, len(t.columns)+1)
-	out = append(out, object.Name)
+	out := make([]any, 0, len(t.columns))
 	for _, c := range t.columns {
 		switch cell := c.Text(object, true, now); {
 		case cell != "":
 			out = append(out, cell)
-		case c.age:
+		case c.since != nil:
 			out = append(out, "<unknown>")
 		default:
 			out = append(out, nil)

@@ -103,6 +103,8 @@ func TestTablesBeginWithTheColumnsOfIstio(t *testing.T) {
 		schema.PeerAuthentication:  "Name Mode Age",
 		schema.Gateway:             "Name Selector Ports Age",
 		schema.Secret:              "Name Type Entries Age",
+		schema.Event:               "Last Seen Type Reason Object Message",
+		schema.ConfigMap:           "Name Data Age",
 	} {
 		var shown []string
 		for _, d := range table.Of(kind).Definitions() {
@@ -121,7 +123,7 @@ func TestTablesBeginWithTheColumnsOfIstio(t *testing.T) {
 func TestTablesHaveTheColumnsOfGet(t *testing.T) {
 	t.Parallel()
 	for _, kind := range schema.Pilot().All() {
-		want := []string{"Name"}
+		var want []string
 		for _, c := range table.Columns(kind.GroupVersionKind) {
 			want = append(want, c.Name)
 		}

@@ -87,7 +87,7 @@ func (o *storeCluster) adopt(dataDir string) (err error) {
 }
 
 func (o *storeCluster) validateJoin(given func(flag string) bool, dataDir string, inProcess bool, add addFault) {
-	if u, err := url.Parse(o.joinServer); err != nil || u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || !onThisMachine(o.joinServer)) {
+	if u, err := url.Parse(o.joinServer); err != nil || u.Host == "" || u.User != nil || u.Scheme != "https" && (u.Scheme != "http" || !onThisMachine(o.joinServer)) {
 		add("join", "%q is not the URL of the config API of another server, such as https://10.0.0.1:15080", o.joinServer)
 	}
 	for _, flag := range clusterFlags {

@@ -1,31 +1,29 @@
 package command
 
 import (
+	"bytes"
 	"cmp"
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/netip"
 	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
 
-	"github.com/hashicorp/go-multierror"
 	"github.com/spf13/cobra"
 
-	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/help"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance"
 	"github.com/portolan-mesh/portolan/cmd/portolan/serve"
+	"github.com/portolan-mesh/portolan/cmd/portolan/serve/loglevel"
 	"github.com/portolan-mesh/portolan/storage/etcd/member"
-	"github.com/portolan-mesh/portolan/xds/meshconfig"
 )
 
 // serveFlags holds the flags of serve, which become serve.Options.
 type serveFlags struct {
+	settings   settingsFile
 	xdsAddress string
 	apiAddress string
 	apiSocket  string
@@ -41,7 +39,7 @@ type serveFlags struct {
 	addresses  addressFlags
 	xds        xdsFlags
 	memory     memoryFlags
-	logLevel   string
+	log        logFlags
 	lifecycle  lifecycleFlags
 	tls        tlsFlags
 	statuses   bool
@@ -49,7 +47,7 @@ type serveFlags struct {
 	unserved   bool
 	newStore   bool
 	anonymous  bool
-	settings   []maintenance.Setting
+	told       []maintenance.Setting // what administrators get of the flags
 }
 
 // Console is what the command gets from the command line.
@@ -85,21 +83,31 @@ One line is logged when the server is ready; /readyz of the config API answers
 200 from then on. While the store is away it still does and says why: proxies are
 served from memory, writes fail, and the store is started again by itself.
 
+--config takes settings from a file, in which each of these flags is a field, and
+--print-config prints such a file. Flags on the command line go before the file, and
+both before environment variables.
+
 SIGTERM ends the server and its store, within 10 seconds in any state, with exit
 code 0; it is 1 where the server could not start or had to end. Where other
 servers share the store, proxies are sent there before that, over --drain-time.
 A second signal ends the server at once.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := o.validate(c.Flags().Changed); err != nil {
-				return exit.With(exit.Usage, err)
+			var printed bytes.Buffer
+			if err := o.load(o.settings.fields(c), c.Flags().Changed, &printed); err != nil {
+				return err
 			}
-			o.settings = settingsOf(c.LocalFlags())
+			if o.settings.print {
+				_, err := c.OutOrStdout().Write(printed.Bytes())
+				return err
+			}
+			o.told = settingsOf(c.LocalFlags())
 			return runServer(c.Context(), &o, console)
 		},
 	}
 	f := c.Flags()
 	f.SortFlags = false
+	help.Under(f, "Settings in a file", func() { o.settings.register(f) })
 	help.Under(f, "Where it listens", func() {
 		f.StringVar(&o.xdsAddress, "xds-address", "127.0.0.1:15010", "where proxies of this machine connect (gRPC); port 0 picks a free one")
 		f.StringVar(&o.apiAddress, "api-address", "127.0.0.1:15080", "where the config API listens: HTTP for this machine, HTTPS for others; port 0 picks a free one")
@@ -130,15 +138,19 @@ A second signal ends the server at once.`,
 		o.endpoints.register(f)
 	})
 	help.Under(f, "Proxies", func() { o.xds.register(f) })
-	help.Under(f, "Limits, start and end", func() {
+	help.Under(f, "Limits", func() {
 		o.memory.register(f)
-		o.lifecycle.register(f)
+		o.lifecycle.registerLimits(f)
+		o.tls.registerLimits(f)
 	})
+	help.Under(f, "How long proxies and machines stay", func() { o.lifecycle.register(f) })
 	help.Under(f, "Log and profiles", func() {
-		f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
+		o.log.register(f)
 		f.BoolVar(&o.profiles, "pprof", false, "show profiles of the server at "+serve.ProfilesPath+" of the config API, for go tool pprof")
 	})
 	_ = c.MarkFlagDirname("data-dir")
+	_ = c.MarkFlagFilename("config", "yaml", "yml")
+	_ = c.RegisterFlagCompletionFunc("log-format", cobra.FixedCompletions([]cobra.Completion{textLog, jsonLog}, cobra.ShellCompDirectiveNoFileComp))
 	_ = c.MarkFlagFilename("mesh-config", "yaml", "yml")
 	_ = c.MarkFlagFilename("endpoints-file", "json", "yaml", "yml")
 	return c
@@ -146,12 +158,8 @@ A second signal ends the server at once.`,
 
 type addFault func(flag, format string, args ...any)
 
-// validate reports all faults of the flags at once.
-func (o *serveFlags) validate(given func(flag string) bool) error {
-	var faults *multierror.Error
-	add := func(flag, format string, args ...any) {
-		faults = multierror.Append(faults, fmt.Errorf("--%s: "+format, append([]any{flag}, args...)...))
-	}
+// validate reports all faults of the flags.
+func (o *serveFlags) validate(given func(flag string) bool, add addFault) {
 	o.tls.validate(o.apiAddress, o.xdsAddress, add)
 	if len(o.external.endpoints) > 0 {
 		o.embedded.exclude(given, add)
@@ -172,10 +180,7 @@ func (o *serveFlags) validate(given func(flag string) bool) error {
 	if o.newStore && len(o.external.endpoints) == 0 && hasStore(o.embedded.dataDir) {
 		add("new-store", "%s has a store: leave the flag out", o.embedded.dataDir)
 	}
-	if _, err := parseLevel(o.logLevel); err != nil {
-		add("log-level", "%v", err)
-	}
-	return faults.ErrorOrNil()
+	o.log.validate(add)
 }
 
 // founding says whether the server may begin a new store. One that others can reach begins
@@ -205,57 +210,32 @@ func onThisMachine(address string) bool {
 	return u.Scheme == "unix" || u.Hostname() == "localhost" || err == nil && ip.IsLoopback()
 }
 
-func parseLevel(s string) (slog.Level, error) {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(s)); err != nil {
-		return 0, fmt.Errorf("%q is none of debug, info, warn, error", s)
-	}
-	return level, nil
-}
-
-// readMeshConfig reads the file of --mesh-config, or gives the defaults.
-func readMeshConfig(file string, logger *slog.Logger) (*meshconfig.Config, error) {
-	if file == "" {
-		return meshconfig.Default(), nil
-	}
-	document, err := os.ReadFile(file)
-	if err != nil {
-		return nil, exit.With(exit.Data, fmt.Errorf("--mesh-config: %w", err))
-	}
-	c, warnings, err := meshconfig.Parse(document)
-	if err != nil {
-		return nil, exit.With(exit.Data, fmt.Errorf("%s: %w", file, err))
-	}
-	for _, w := range warnings {
-		logger.Warn(w, "file", file)
-	}
-	return c, nil
-}
-
 // runServer runs a server with valid flags until ctx ends.
 func runServer(ctx context.Context, o *serveFlags, console Console) error {
-	if err := o.joinStore(ctx, console); err != nil {
+	logger, levels := o.log.logger(console.Stderr)
+	if err := o.joinStore(ctx, console, logger); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
 		return err
 	}
-	options, err := o.options(console)
+	options, err := o.options(console.Version, logger)
 	if err != nil {
 		return err
 	}
+	options.LogLevels = levels
 	return serve.Run(ctx, options)
 }
 
 // joinStore makes the server join a store if --join asks for that and it has not joined yet.
-func (o *serveFlags) joinStore(ctx context.Context, console Console) error {
+func (o *serveFlags) joinStore(ctx context.Context, console Console, logger *slog.Logger) error {
 	if o.embedded.cluster.joinServer == "" || o.embedded.cluster.place != nil {
 		return nil
 	}
 	j := &storeJoin{
 		server: o.embedded.cluster.joinServer, dataDir: o.embedded.dataDir,
 		sealingKey: cmp.Or(o.sealingKey, filepath.Join(o.embedded.dataDir, serve.SealingFile)),
-		token:      console.Bearer, ca: console.CA(), agent: console.Agent(), logger: o.logger(console),
+		token:      console.Bearer, ca: console.CA(), agent: console.Agent(), logger: logger.With(loglevel.Store.Attr()),
 	}
 	if err := j.join(ctx); err != nil {
 		return err
@@ -263,18 +243,12 @@ func (o *serveFlags) joinStore(ctx context.Context, console Console) error {
 	return o.embedded.cluster.adopt(o.embedded.dataDir)
 }
 
-// logger requires valid flags.
-func (o *serveFlags) logger(console Console) *slog.Logger {
-	level, _ := parseLevel(o.logLevel)
-	return slog.New(slog.NewTextHandler(console.Stderr, &slog.HandlerOptions{Level: level}))
-}
-
 // options converts valid flags.
-func (o *serveFlags) options(console Console) (serve.Options, error) {
+func (o *serveFlags) options(version string, logger *slog.Logger) (serve.Options, error) {
 	options := serve.Options{
-		Version: console.Version, APIAddress: o.apiAddress, XDSAddress: o.xdsAddress, APISocket: o.apiSocket, SealingKey: o.sealingKey,
+		Version: version, APIAddress: o.apiAddress, XDSAddress: o.xdsAddress, APISocket: o.apiSocket, SealingKey: o.sealingKey,
 		ObjectStatus: o.statuses, Profiles: o.profiles, AcceptUnserved: o.unserved, AnonymousLoopback: o.anonymous, TrustLoopbackProxies: o.tls.trustLoopback, XDSSocket: o.tls.xdsSocket,
-		Founding: o.founding(), Settings: o.settings, Logger: o.logger(console),
+		Founding: o.founding(), Settings: o.told, Logger: logger,
 	}
 	var err error
 	if options.Mesh, err = readMeshConfig(o.meshConfig, options.Logger); err != nil {
@@ -283,7 +257,7 @@ func (o *serveFlags) options(console Console) (serve.Options, error) {
 	if len(o.external.endpoints) > 0 {
 		options.Etcd = o.external.etcd(options.Logger)
 	} else {
-		options.Embedded = o.embedded.embedded()
+		options.Embedded = o.embedded.embedded(o.log.storeRunArgs())
 	}
 	o.authority.apply(&options)
 	o.backup.apply(&options)

@@ -68,9 +68,9 @@ func defaultDataDir() string {
 	return filepath.Join(home, ".local", "state", "portolan")
 }
 
-func (o *embeddedStore) embedded() *serve.Embedded {
+func (o *embeddedStore) embedded(args []string) *serve.Embedded {
 	return &serve.Embedded{
-		DataDir: o.dataDir, Args: storeRunArgs, InProcess: o.inProcess,
+		DataDir: o.dataDir, Args: args, InProcess: o.inProcess,
 		Quota: o.quota.Value(), Retention: o.retention, Cluster: o.cluster.cluster(), UserRuntimeDir: os.Getenv("XDG_RUNTIME_DIR"),
 	}
 }

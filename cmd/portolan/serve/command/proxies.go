@@ -60,6 +60,10 @@ func (o *lifecycleFlags) register(f *pflag.FlagSet) {
 	f.DurationVar(&o.drain, "drain-time", defaultDrain, "time over which a server that stops sends its proxies to the others; nothing is waited for where there is no other")
 	f.DurationVar(&o.lease, "machine-lease", storage.DefaultLease, "within which time a machine that registers itself is gone from the mesh when it is gone; all servers of a store should agree")
 	f.DurationVar(&o.balance, "balance-interval", defaultBalance, "how often a server that has many more proxies than the others sends some of them away; 0 is never")
+}
+
+// registerLimits adds those of the flags that are limits.
+func (o *lifecycleFlags) registerLimits(f *pflag.FlagSet) {
 	f.Uint32Var(&o.streams, "max-streams-per-connection", serve.DefaultMaxStreamsPerConnection, "how many streams a client may have on one connection: an Envoy has one, or one for each type; an agent that relays several proxies has one for each")
 	f.IntVar(&o.firstSyncs, "max-first-syncs", 100, "how many proxies are brought up from nothing at one time; others wait in the order in which they came, a hundred times as many at most")
 }

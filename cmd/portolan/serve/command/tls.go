@@ -30,6 +30,10 @@ func (o *tlsFlags) register(f *pflag.FlagSet) {
 	f.BoolVar(&o.insecureXDS, "insecure-xds-anywhere", false, "let --xds-address be reached from other machines, without TLS: whoever reaches it reads the configuration of every proxy")
 	f.StringVar(&o.xdsSocket, "xds-socket", "", "unix socket on which proxies of this machine connect too, those of the user who runs the server and of root; they get secrets without a certificate (default none)")
 	f.BoolVar(&o.trustLoopback, "trust-loopback-proxies", false, "give secrets to proxies of this machine that prove nothing, and believe the labels of its gateways, even when there are users: every process here can be such a proxy")
+}
+
+// registerLimits adds those of the flags that are limits.
+func (o *tlsFlags) registerLimits(f *pflag.FlagSet) {
 	f.IntVar(&o.identityStreams, "max-streams-per-identity", admission.DefaultMaxIdentityStreams, "how many streams of xDS the proxies of one service account may have, which connect to --secure-xds-address")
 }
 

@@ -1,0 +1,2 @@
+// Package cores divides the work on many values among all cores.
+package cores
