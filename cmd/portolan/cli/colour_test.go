@@ -28,10 +28,7 @@ func TestPaintTable(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := paintTable(c.rows, written.String())
-		var painted []string
-		for _, part := range regexp.MustCompile(`\x1b\[[1-9][0-9]*m[^\x1b]*\x1b\[0m`).FindAllString(got, -1) {
-			painted = append(painted, part)
-		}
+		painted := regexp.MustCompile(`\x1b\[[1-9][0-9]*m[^\x1b]*\x1b\[0m`).FindAllString(got, -1)
 		if strings.Join(painted, "|") != strings.Join(c.painted, "|") {
 			t.Errorf("%s: %q, want %q", c.name, painted, c.painted)
 		}

@@ -232,7 +232,5 @@ func (e *environment) change(ctx context.Context, done string, do func(context.C
 }
 
 func (e *environment) warnOf(change *maintenance.MemberChange) {
-	for _, w := range change.Warnings {
-		fmt.Fprintf(e.Stderr, "Warning: %s\n", w)
-	}
+	e.Warn(change.Warnings)
 }
