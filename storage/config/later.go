@@ -45,6 +45,7 @@ func (d Document) readSpec() *object {
 	o := &object{config: d.Config, spec: d.spec, kind: d.Config.Kind, namespace: d.Config.Namespace, objectName: d.Config.Name}
 	if d.unread != nil {
 		d.Config.Spec = d.unread.decode(o, d.spec)
+		o.keepText(d.unread, d.spec)
 	}
 	return o
 }

@@ -179,9 +179,7 @@ func (o *object) typed(c *Config, apiVersion string, raw json.RawMessage, member
 		}
 	}
 	c.Spec = t.Codec.decode(o, spec)
-	if len(o.faults) == 0 {
-		c.SetWritten(written(t.Codec, c.Spec, spec))
-	}
+	o.keepText(t.Codec, spec)
 	if status := members["status"]; o.keepServerFields && len(status) > 0 && !isNull(status) {
 		c.Status = &metav1alpha1.IstioStatus{}
 		if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(status, c.Status); err != nil {

@@ -39,6 +39,13 @@ func (c *Config) SetWritten(text string) {
 	}
 }
 
+// keepText keeps how the user wrote the spec of the object, if it has no fault.
+func (o *object) keepText(codec Codec, raw json.RawMessage) {
+	if len(o.faults) == 0 {
+		o.config.SetWritten(written(codec, o.config.Spec, raw))
+	}
+}
+
 // written returns what AsWritten returns for a spec that was read from raw without a fault.
 func written(codec Codec, spec any, raw json.RawMessage) string {
 	if !codec.keepsText() || len(raw) == 0 || isNull(raw) {

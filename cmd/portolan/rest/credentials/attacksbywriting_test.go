@@ -152,9 +152,12 @@ func TestAttacksOnSideKinds(t *testing.T) {
 		{user: "editor", method: "POST", path: spaces + "/shop/events", media: asJSON, body: strings.Replace(event("shop"), `"m"`, `"`+strings.Repeat("m", 2000)+`"`, 1), code: 422, says: "1024"},
 		{user: "viewer", method: "GET", path: "/apis/events.k8s.io/v1/namespaces/blog/events", code: 403},
 		{user: "viewer", method: "GET", path: "/apis/events.k8s.io/v1/events?watch=true&timeoutSeconds=1", code: 403},
-		// They are in no batch.
-		{user: "lead", method: "POST", path: batches, media: asJSON, body: `{"apiVersion":"portolan.io/v1","kind":"Batch","operations":[{"verb":"apply","object":` + config("x") + `}]}`, code: 400},
-		{user: "lead", method: "POST", path: batches, media: asJSON, body: `{"apiVersion":"portolan.io/v1","kind":"Batch","operations":[{"verb":"delete","apiVersion":"v1","kind":"Namespace","name":"blog"}]}`, code: 400},
+		// In a batch they take the same rights.
+		{user: "viewer", method: "POST", path: batches, media: asJSON, body: `{"apiVersion":"portolan.io/v1","kind":"Batch","operations":[{"verb":"apply","object":` + strings.Replace(config("x"), `"name":"x"`, `"name":"x","namespace":"shop"`, 1) + `}]}`, code: 403},
+		{user: "editor", method: "POST", path: batches, media: asJSON, body: `{"apiVersion":"portolan.io/v1","kind":"Batch","operations":[{"verb":"apply","object":` + strings.Replace(config("x"), `"name":"x"`, `"name":"x","namespace":"blog"`, 1) + `}]}`, code: 403},
+		{user: "editor", method: "POST", path: batches + "?dryRun=All", media: asJSON, body: `{"apiVersion":"portolan.io/v1","kind":"Batch","operations":[{"verb":"apply","object":` + strings.Replace(config("x"), `"name":"x"`, `"name":"x","namespace":"shop"`, 1) + `}]}`, code: 200},
+		{user: "lead", method: "POST", path: batches, media: asJSON, body: `{"apiVersion":"portolan.io/v1","kind":"Batch","operations":[{"verb":"apply","object":` + config("x") + `}]}`, code: 403},
+		{user: "lead", method: "POST", path: batches, media: asJSON, body: `{"apiVersion":"portolan.io/v1","kind":"Batch","operations":[{"verb":"delete","apiVersion":"v1","kind":"Namespace","name":"blog"}]}`, code: 422, says: "goes with all that is in it"},
 	} {
 		a.try(t, x)
 	}
