@@ -155,7 +155,7 @@ func (c *Cache) Since(ctx context.Context, revision int64) (*cache.Snapshot, boo
 	if !ok {
 		return nil, false
 	}
-	return before.Until(revision - 1).WithStatuses(upTo(revision-1, c.first.Load(), pmap.Map[*status.Report]{}), c.o.Judged), true
+	return before.Until(revision-1).WithStatuses(upTo(revision-1, c.first.Load(), pmap.Map[*status.Report]{}), c.o.Judged), true
 }
 
 // upTo returns the statuses of the first snapshot that existed at a revision, on top of
