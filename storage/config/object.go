@@ -7,14 +7,11 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	metav1alpha1 "istio.io/api/meta/v1alpha1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/portolan-mesh/portolan/storage/spelling"
 )
@@ -27,14 +24,6 @@ var documentFields = []string{"apiVersion", "kind", "metadata", "status"}
 
 // nestedFields are the fields of a document whose spec stands under spec.
 var nestedFields = append([]string{specField}, documentFields...)
-
-// metadataFields includes fields that are not kept.
-var metadataFields = []string{
-	"name", "namespace", "generateName", "labels", "annotations", "ownerReferences", "resourceVersion", "creationTimestamp", "generation", "uid",
-	"managedFields", "selfLink", "finalizers", "deletionTimestamp", "deletionGracePeriodSeconds",
-}
-
-var ownerFields = []string{"apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"}
 
 // unknownField returns the message of a fault: the field is not among those known.
 func unknownField(name string, known []string) string {
@@ -198,68 +187,6 @@ func atTopLevel(members map[string]json.RawMessage) json.RawMessage {
 	return text
 }
 
-// meta reads the metadata, which every kind has alike.
-func (o *object) meta(c *Config, raw json.RawMessage) {
-	if len(raw) == 0 || isNull(raw) {
-		return
-	}
-	members := o.members("metadata", raw)
-	o.namespace = o.text("metadata.namespace", members["namespace"])
-	o.objectName = o.text("metadata.name", members["name"])
-	c.Namespace, c.Name = o.namespace, o.objectName
-	for _, name := range sortedKeys(members) {
-		field, value := fieldPath("metadata", name), members[name]
-		switch name {
-		case "name", "namespace", "selfLink":
-		case "managedFields":
-			if o.keepServerFields {
-				c.ManagedFields = o.managers(field, value)
-			}
-		case "generateName":
-			c.GenerateName = o.text(field, value)
-		case "ownerReferences":
-			c.OwnerReferences = o.owners(field, value)
-		case "labels":
-			c.Labels = o.texts(field, value)
-		case "annotations":
-			c.Annotations = o.texts(field, value)
-		case "resourceVersion":
-			c.ResourceVersion = o.text(field, value)
-		case "creationTimestamp", "generation", "uid":
-			if o.keepServerFields {
-				o.serverField(c, name, value)
-			}
-		case "finalizers", "deletionTimestamp", "deletionGracePeriodSeconds":
-			if !isNull(value) && !bytes.Equal(value, []byte("[]")) && !bytes.Equal(value, []byte(`""`)) {
-				o.refuse(field, "is not supported: leave it out")
-			}
-		default:
-			o.reportUnknown("metadata", name, metadataFields)
-		}
-	}
-}
-
-func (o *object) serverField(c *Config, name string, raw json.RawMessage) {
-	field := "metadata." + name
-	switch {
-	case isNull(raw):
-	case name == "uid":
-		c.UID = o.text(field, raw)
-	case name == "generation":
-		if json.Unmarshal(raw, &c.Generation) != nil {
-			o.fail(field, "must be a whole number, is %s", o.shortened(raw))
-		}
-	default:
-		created, err := time.Parse(time.RFC3339, o.text(field, raw))
-		if year := created.UTC().Year(); err != nil || year < 1 || year > 9999 { // a year that no client could read
-
-			o.fail(field, "must be a time such as 2026-01-31T12:00:00Z, is %s", o.shortened(raw))
-			return
-		}
-		c.CreationTimestamp = created.UTC().Truncate(time.Second)
-	}
-}
-
 // members returns the members of a mapping; anything else is a fault, and nil. known are
 // the fields that the mapping may have; empty if they are not known.
 func (o *object) members(field string, raw json.RawMessage, known ...string) map[string]json.RawMessage {
@@ -317,66 +244,6 @@ func (o *object) texts(field string, raw json.RawMessage) map[string]string {
 			continue
 		}
 		out[key] = o.text(at, members[key])
-	}
-	return out
-}
-
-// owners reads owner references, which have the fields of Kubernetes.
-func (o *object) owners(field string, raw json.RawMessage) []metav1.OwnerReference {
-	var items []json.RawMessage
-	if isNull(raw) {
-		return nil
-	}
-	if json.Unmarshal(raw, &items) != nil {
-		o.fail(field, "must be a list, is %s", o.shortened(raw))
-		return nil
-	}
-	var out []metav1.OwnerReference
-	for i, item := range items {
-		if o.full() {
-			break
-		}
-		out = append(out, o.owner(fmt.Sprintf("%s[%d]", field, i), item))
-	}
-	return out
-}
-
-// managers reads the managed fields. The text of the fields stays unread.
-func (o *object) managers(field string, raw json.RawMessage) (out []metav1.ManagedFieldsEntry) {
-	if err := json.Unmarshal(raw, &out); err != nil {
-		o.fail(field, "must be a list of managers, as a server has written it: %v", err)
-	}
-	return out
-}
-
-func (o *object) owner(field string, raw json.RawMessage) (out metav1.OwnerReference) {
-	members := o.members(field, raw)
-	for _, name := range sortedKeys(members) {
-		at, value := fieldPath(field, name), members[name]
-		switch name {
-		case "apiVersion":
-			out.APIVersion = o.text(at, value)
-		case "kind":
-			out.Kind = o.text(at, value)
-		case "name":
-			out.Name = o.text(at, value)
-		case "uid":
-			out.UID = types.UID(o.text(at, value))
-		case "controller":
-			out.Controller = o.truth(at, value)
-		case "blockOwnerDeletion":
-			out.BlockOwnerDeletion = o.truth(at, value)
-		default:
-			o.reportUnknown(field, name, ownerFields)
-		}
-	}
-	return out
-}
-
-// truth returns true or false; nil for null.
-func (o *object) truth(field string, raw json.RawMessage) (out *bool) {
-	if json.Unmarshal(raw, &out) != nil {
-		o.fail(field, "must be true or false, is %s", o.shortened(raw))
 	}
 	return out
 }
