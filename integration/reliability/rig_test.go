@@ -250,6 +250,9 @@ func (s *server) lists() (out []reliability.Listed) {
 	for id, p := range s.logs {
 		var after int64
 		for line := range strings.Lines(p.Output()) {
+			if strings.Contains(line, " store=side ") {
+				continue // of the kinds beside the mesh, which nobody watches here
+			}
 			if found := listedAnew.FindStringSubmatch(line); found != nil {
 				after, _ = strconv.ParseInt(found[1], 10, 64)
 			}

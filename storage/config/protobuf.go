@@ -78,7 +78,11 @@ var errNoSpec = errors.New("the spec is missing")
 
 func (protobuf[T, M]) ReadJSON(text []byte) (any, error) {
 	m := M(new(T))
-	err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(text, m)
+	lenient := protojson.UnmarshalOptions{DiscardUnknown: true}
+	err := lenient.Unmarshal(text, m)
+	if err != nil && lenient.Unmarshal(secondsOnly(m.ProtoReflect().Descriptor(), text), m) == nil {
+		err = nil
+	}
 	return m, err
 }
 

@@ -54,6 +54,9 @@ func TestWhatTheUserWroteIsKept(t *testing.T) {
 		if err != nil || !config.SameContent(again, object) || again.AsWritten() != c.want {
 			t.Errorf("%s: %v, read back as %s", name, err, again.AsWritten())
 		}
+		if spec, err := schema.Pilot().Kind(object.GroupVersionKind).Codec.ReadJSON([]byte(object.AsWritten())); c.want != "" && (err != nil || !config.SameSpec(spec, object.Spec)) {
+			t.Errorf("%s: read leniently as %v, %v", name, spec, err)
+		}
 		if clone := object.Clone(); clone.AsWritten() != c.want {
 			t.Errorf("%s: the clone has %s", name, clone.AsWritten())
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/call"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/credentials"
 	"github.com/portolan-mesh/portolan/discovery/access"
@@ -102,13 +104,16 @@ makes the first user over its socket.`,
 				asked.Token = nil
 			}
 			var made credentials.UserToken
-			err = env.Call(c.Context(), func(ctx context.Context, api *client.Client) error {
-				return api.Post(ctx, credentials.UsersPath, asked, &made)
+			var warnings []string
+			err = env.Call(c.Context(), func(ctx context.Context, api *client.Client) (err error) {
+				warnings, err = api.Do(ctx, call.Request{Method: http.MethodPost, Path: credentials.UsersPath, Body: asked}, &made)
+				return err
 			})
 			if err != nil {
 				return err
 			}
 			fmt.Fprintf(env.Stderr, "user/%s/%s created\n", made.Namespace, made.User)
+			env.Warn(warnings)
 			return env.showToken(&made)
 		},
 	}

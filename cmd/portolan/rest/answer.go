@@ -167,6 +167,9 @@ func (s *Server) writeObject(c *call, code int, object *config.Config) error {
 // them too.
 const maxWarnings = 4096
 
+// Warn puts warnings into the header of the answer, before it is written.
+func Warn(w http.ResponseWriter, warnings ...string) { warn(w, warnings) }
+
 // warn puts warnings into the header of the answer.
 func warn(w http.ResponseWriter, warnings []string) {
 	size := 0

@@ -67,6 +67,7 @@ func TestConditionsOfClientsAreKeptByType(t *testing.T) {
 		{"one twice", "PUT", path, set("", "Ready=True", "Ready=False"), 422, nil},
 		{"too many", "PUT", path, set("", slices.Repeat([]string{"x=True"}, 50)...), 422, nil},
 		{"validation messages", "PUT", path, strings.Replace(set(""), `"conditions":[]`, `"validationMessages":[{"documentationUrl":"x"}]`, 1), 422, nil},
+		{"an unknown field", "PUT", path, strings.Replace(set(""), `"conditions"`, `"condition"`, 1), 400, nil},
 		{"no such object", "PUT", strings.Replace(path, "/a/", "/b/", 1), strings.Replace(set("", "Ready=True"), `"name":"a"`, `"name":"b"`, 1), 404, nil},
 	} {
 		method, media, patches := strings.Cut(step.method, " ")
@@ -80,8 +81,14 @@ func TestConditionsOfClientsAreKeptByType(t *testing.T) {
 		if a.Code != step.code {
 			t.Fatalf("%d, %s: %d %s", i, step.do, a.Code, a.Body)
 		}
+		if step.do == "an unknown field" && !strings.Contains(a.Body, "status.condition: unknown field: did you mean conditions?") {
+			t.Errorf("%s", a.Body)
+		}
 		if step.do == "an apply against another" && !strings.Contains(a.Body, `conflict with \"ann\": .status.conditions[type=\"Checked\"]`) {
 			t.Errorf("%s", a.Body)
+		}
+		if got := strings.Join(a.Header.Values("Warning"), " "); (step.do == "those of servers") != strings.Contains(got, "the condition Programmed is what servers set") {
+			t.Errorf("%s: warnings %q", step.do, got)
 		}
 		if strings.Contains(step.path, "dryRun") && len(conditionsIn(t, a)) == 0 {
 			t.Errorf("%s: the answer has no condition: %s", step.do, a.Body)
@@ -127,5 +134,18 @@ func TestConditionsOfClientsOutliveWritesAndNotTheObject(t *testing.T) {
 	}
 	if answer, err := s.client.Get(t.Context(), etcd.ClientStatusPrefix+gone); err != nil || len(answer.Kvs) > 0 {
 		t.Errorf("%v, %v", answer, err)
+	}
+}
+
+// A preview shows specs as they are written, so that it has the differences for which a write
+// counts.
+func TestPreviewIsAsWritten(t *testing.T) {
+	t.Parallel()
+	s := withReports(t)
+	do(t, s.Server, "POST", shopEntries, entry("a", ""), 201)
+	text := strings.Replace(entry("a", ""), `"address":"10.0.0.1"`, `"address":"10.0.0.1","weight":0`, 1)
+	a := s.Do(t, "POST", batches+"?dryRun=All&preview=proxies", `{"apiVersion":"portolan.io/v1","kind":"Batch","operations":[{"verb":"apply","object":`+text+`}]}`)
+	if a.Code != 200 || !strings.Contains(a.Body, `"configured"`) || strings.Count(a.Body, `"weight":0`) != 1 {
+		t.Errorf("%d %s", a.Code, a.Body)
 	}
 }

@@ -136,7 +136,7 @@ func asWritten(object *config.Config) (json.RawMessage, error) {
 			GroupVersionKind: object.GroupVersionKind, Name: object.Name, Namespace: object.Namespace,
 			Labels: object.Labels, Annotations: object.Annotations, OwnerReferences: object.OwnerReferences,
 		},
-		Spec: object.Spec,
+		Spec: object.Spec, Written: object.Written,
 	}, "")
 }
 

@@ -193,7 +193,7 @@ func TestAStatusThatCannotBeSet(t *testing.T) {
 		"no type":       {workload("w", "", `,"status":{"conditions":[{"status":"True"}]}`), 422, "status.conditions[0].type: is empty"},
 		"unknown":       {workload("w", "", condition("Unknown", "")), 422, "status.conditions[0].status: is \"Unknown\": use True or False"},
 		"twice":         {workload("w", "", `,"status":{"conditions":[{"type":"Healthy","status":"True"},{"type":"Healthy","status":"True"}]}`), 422, "say it once"},
-		"another field": {workload("w", "", `,"status":{"health":"True"}`), 400, "status: "},
+		"another field": {workload("w", "", `,"status":{"health":"True"}`), 400, "status.health: unknown field"},
 		"another name":  {workload("x", "", condition("True", "")), 400, "metadata.name"},
 		"another kind":  {entry("w", ""), 400, "kind"},
 		"too long":      {workload("w", "", condition("True", `,"message":"`+strings.Repeat("x", 40_000)+`"`)), 422, "40007 bytes"},

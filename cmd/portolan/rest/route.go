@@ -160,6 +160,8 @@ func (s *Server) locate(c *call) error {
 	switch {
 	case found == nil && group == "":
 		return refusal.NotFound(fmt.Sprintf("no resource %q in the core group: /api/%s lists what there is", plural, version))
+	case found == nil && len(s.versions(group)) == 0:
+		return refusal.NotFound(fmt.Sprintf("no resource %q in group %q, which is not served: /apis lists the groups", plural, group))
 	case found == nil:
 		return refusal.NotFound(fmt.Sprintf("no resource %q in group %q: /apis/%s lists what there is", plural, group, group))
 	case !found.Serves(version):

@@ -3,6 +3,7 @@ package rest
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -175,7 +176,9 @@ func (s *Server) writeStatus(c *call, w *statusWrite) error {
 	if told != nil {
 		warn(c.w, statusWarnings(object, w.health, *told))
 	}
-	return s.writeObject(c, http.StatusOK, withStatusOf(snapshot, object, result, told))
+	out := withStatusOf(snapshot, object, result, told)
+	warn(c.w, foreignConditions(w.reserved, out))
+	return s.writeObject(c, http.StatusOK, out)
 }
 
 // setsHealth says whether the request says something of the health of a WorkloadEntry.
@@ -253,9 +256,27 @@ func (s *Server) tryStatus(c *call, w *statusWrite) error {
 	}
 	others.Revision++ // later than what the snapshot has
 	out := withStatusOf(snapshot, object, others, told)
+	warn(c.w, foreignConditions(w.reserved, out))
 	tried := *out
 	tried.ResourceVersion = served.ResourceVersion
 	return s.writeObject(c, http.StatusOK, &tried)
+}
+
+// foreignConditions returns warnings of conditions in a request that only servers set, and that
+// are others than an object has.
+func foreignConditions(sent []*metav1alpha1.IstioCondition, object *config.Config) (warnings []string) {
+	var has []*metav1alpha1.IstioCondition
+	if now := conditionsOf(object.Status); now != nil {
+		has = now.GetConditions()
+	}
+	for _, one := range sent {
+		if !slices.ContainsFunc(has, func(c *metav1alpha1.IstioCondition) bool {
+			return c.GetType() == one.GetType() && c.GetStatus() == one.GetStatus() && c.GetReason() == one.GetReason()
+		}) {
+			warnings = append(warnings, fmt.Sprintf("status: the condition %s is what servers set: it stays as it is", one.GetType()))
+		}
+	}
+	return warnings
 }
 
 // statusWarnings returns why a report has no effect.

@@ -3,9 +3,9 @@ package rest
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	metav1alpha1 "istio.io/api/meta/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +25,8 @@ type sentStatus struct {
 	uid, resourceVersion string
 	// health is the condition Healthy of a WorkloadEntry, Unknown if the request has none.
 	health *health.Report
+	// reserved are the conditions of servers that the request has.
+	reserved []*metav1alpha1.IstioCondition
 	// conditions have no manager, and no Since if the request names none.
 	conditions []status.ClientCondition
 }
@@ -63,8 +65,11 @@ func fitStatusToPath(c *call, object *metav1.PartialObjectMetadata, found *fault
 func (s *sentStatus) read(kind config.GroupVersionKind, text json.RawMessage, found *faults) {
 	into := conditionsOf(schema.NewStatus(kind))
 	if len(text) > 0 && string(text) != "null" {
-		if err := protojson.Unmarshal(text, into); err != nil {
-			found.cannotRead("status", err.Error())
+		if err := config.DecodeMessage("status", text, into); err != nil {
+			for _, fault := range config.Faults(err) {
+				field, message, _ := strings.Cut(fault.Error(), ": ")
+				found.cannotRead(field, message)
+			}
 			return
 		}
 	}
@@ -80,7 +85,8 @@ func (s *sentStatus) read(kind config.GroupVersionKind, text json.RawMessage, fo
 	for i, one := range into.GetConditions() {
 		field := fmt.Sprintf("status.conditions[%d]", i)
 		switch {
-		case status.Reserved(one.GetType()): // sent back as read
+		case status.Reserved(one.GetType()): // mostly sent back as read
+			s.reserved = append(s.reserved, one)
 		case seen[one.GetType()]:
 			found.mayNotBe(field+".type", "is "+one.GetType()+" once more: say it once")
 		case isWorkload && one.GetType() == healthy:

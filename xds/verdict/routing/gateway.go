@@ -31,6 +31,12 @@ func (j *judge) gateway(object *config.Config) {
 		if routers.Len() == 0 {
 			unused.Remedy = "start a gateway with these labels: no gateway is known yet"
 		}
+		for router := range routers.Values() {
+			if router.Identity == "" && len(router.Labels) == 0 {
+				unused.Remedy = fmt.Sprintf("start a gateway with these labels, or mend the selector. The gateway %s has no labels: if there are users, a gateway needs a certificate, or --xds-socket, for its labels to be believed", router.Node)
+				break
+			}
+		}
 		j.Add(unused)
 	}
 	g := j.Mesh().Gateway(object.Key().Path())

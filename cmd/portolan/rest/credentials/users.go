@@ -102,6 +102,9 @@ func (p *paths) tokenOf(n NewToken) (string, spec.Token, error) {
 	return text, out, nil
 }
 
+// firstUser is what changes with the first user, for whom it would come as a surprise.
+const firstUser = "this is the first user: from now on the config API asks each caller who they are, and gateways of the server's machine that connect without a certificate are for no Gateway any more (proxies of the server's machine, in docs/operations/ports.md)"
+
 // create makes a user with a token, and binds roles, as one change.
 func (p *paths) create(w http.ResponseWriter, r *http.Request) error {
 	var asked NewUser
@@ -134,6 +137,7 @@ func (p *paths) create(w http.ResponseWriter, r *http.Request) error {
 	if err := p.mayCreate(r, ops); err != nil {
 		return err
 	}
+	first := !p.keeper.HasUsers()
 	revision, _, err := p.store.Apply(r.Context(), ops)
 	if errors.Is(err, storage.ErrExists) {
 		return p.userExistsError(r.Context(), ops, err)
@@ -142,6 +146,9 @@ func (p *paths) create(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p.api.Await(r.Context(), revision)
+	if first {
+		rest.Warn(w, firstUser)
+	}
 	rest.WriteJSON(w, http.StatusCreated, p.answer(asked.Name, text, token))
 	return nil
 }
