@@ -124,7 +124,8 @@ func TestDeleteOfWhatOthersReferTo(t *testing.T) {
 		warnings = "Warning: serviceentry/default/a: serviceentry/default/b: spec.x is lost\nInfo: serviceentry/default/a: serviceentry/default/c: less important\n"
 	)
 	o := a.Do(t, "", "delete", "se/a", "se/c")
-	if want := (clitest.Outcome{Code: exit.Usage, Err: named + "portolan: nothing was deleted: others refer to it, and there is no terminal to ask on: add --yes, or delete those objects in the same command\n"}); o != want {
+	unnamed := strings.Replace(named, "serviceentry/default/a. Without it", "objects that would go. Without them", 1) // the server tells no references
+	if want := (clitest.Outcome{Code: exit.Usage, Err: unnamed + "portolan: nothing was deleted: others refer to it, and there is no terminal to ask on: add --yes, or delete those objects in the same command\n"}); o != want {
 		t.Errorf("without a terminal: %+v", o)
 	}
 	if o := deleteAt(t, a, "n\n", "se/a"); o != (clitest.Outcome{Code: exit.Failure, Err: question + "nothing was deleted: you did not say yes"}) {
@@ -149,6 +150,31 @@ func TestDeleteOfWhatOthersReferTo(t *testing.T) {
 	}
 	if o := a.Do(t, "", "delete", "se/a", "se/b"); o.Code != exit.OK || o.Err != "" {
 		t.Errorf("with those that refer to it: %+v", o)
+	}
+}
+
+// TestDeleteNamesWhatIsReferredTo: of several objects the command names those that others refer to,
+// whichever operation the server tells of them with.
+func TestDeleteNamesWhatIsReferredTo(t *testing.T) {
+	t.Parallel()
+	for refers, want := range map[string]string{
+		`{"object": "gateway/shop/edge"}`:                                       "gateway/shop/edge. Without it:",
+		`{"object": "gateway/shop/edge"}, {"object": "destinationrule/shop/a"}`: "destinationrule/shop/a, gateway/shop/edge. Without them:",
+		`{"object": "gateway/shop/other"}`:                                      "objects that would go. Without them:",
+	} {
+		answer := func(r *http.Request) any {
+			if r.URL.Path == admin.ReferencesPath {
+				if q := r.URL.Query(); q.Get("kind") != "VirtualService" || q.Get("name") != "web" || q.Get("namespace") != "shop" {
+					t.Errorf("asked for %v", q)
+				}
+				return `{"to": [` + refers + `]}`
+			}
+			return `{"results": [{"dangling": ["virtualservice/shop/web: [PTL0103] spec.gateways[0]: there is none"]}, {}]}`
+		}
+		out, err := serving(t, answer, "delete", "dr/a", "gw/edge", "-n", "shop")
+		if err == nil || out.Err != "Others refer to "+want+"\n  virtualservice/shop/web: [PTL0103] spec.gateways[0]: there is none\n" {
+			t.Errorf("%s: %+v, %v", refers, out, err)
+		}
 	}
 }
 
