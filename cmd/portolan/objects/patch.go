@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -54,7 +55,7 @@ of the stored object.` + rewriteHelp + waitHelp,
 		RunE: func(c *cobra.Command, args []string) error {
 			env := env.withSide()
 			selected, err := o.choose(c.Context(), env, args, "patch")
-			if err = cmp.Or(err, o.check(c), cli.OneOf("--type", o.form, patchTypes...)); err != nil {
+			if err = cmp.Or(err, o.check(c), cli.OneOf("--type", o.form, patchTypes...), o.checkKinds(selected)); err != nil {
 				return err
 			}
 			patch, err := o.read(c, env)
@@ -72,6 +73,20 @@ of the stored object.` + rewriteHelp + waitHelp,
 	f.StringVar(&o.file, "patch-file", "", "file with the patch, or - for stdin")
 	_ = c.MarkFlagFilename("patch-file", "yaml", "yml", "json")
 	return c
+}
+
+// checkKinds refuses a strategic merge patch of kinds that take none, before the patch is read.
+func (o *patchOptions) checkKinds(selected selection) error {
+	var none []string
+	for _, kind := range selected.kinds {
+		if _, err := side.Types.New(runtimeschema.GroupVersionKind(kind.GroupVersionKind)); err != nil {
+			none = append(none, kind.Plural)
+		}
+	}
+	if o.form != patchStrategic || len(none) == 0 {
+		return nil
+	}
+	return exit.With(exit.Data, fmt.Errorf("nothing was patched: %s take no strategic merge patch: use --type=merge or --type=json", strings.Join(none, ", ")))
 }
 
 // read reads the patch, and returns what it makes of an object.
@@ -126,7 +141,7 @@ func (o *patchOptions) parse(patch json.RawMessage) (applier, error) {
 		return func(of runtimeschema.GroupVersionKind, object []byte) ([]byte, error) {
 			like, err := side.Types.New(of)
 			if err != nil {
-				return nil, fmt.Errorf("%s takes no strategic merge patch: use --type=merge or --type=json", of.Kind)
+				return nil, err // checkKinds lets none pass
 			}
 			return strategicpatch.StrategicMergePatch(object, patch, like)
 		}, nil
