@@ -16,7 +16,6 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
-	"github.com/portolan-mesh/portolan/xds/admin"
 	"github.com/portolan-mesh/portolan/xds/admin/effect"
 )
 
@@ -191,43 +190,6 @@ func (o *deleteOptions) ask(ctx context.Context, env *environment, documents []c
 		return exit.With(exit.Usage, errors.New("nothing was deleted: others refer to it, and there is no terminal to ask on: add --yes, or delete those objects in the same command"))
 	}
 	return env.Confirm(ctx, "Delete it nevertheless?", "nothing was deleted")
-}
-
-// referredTo names those of the deleted objects which dangling is about: messages that begin with
-// the object that refers to one of them. The server tells to which each of these refers.
-func (e *environment) referredTo(ctx context.Context, documents []config.Document, dangling []string) string {
-	if len(documents) == 1 {
-		return documents[0].Config.Key().String() + ". Without it"
-	}
-	named := map[string]bool{}
-	// Without an answer the objects that refer are named alone.
-	_ = e.Call(ctx, func(ctx context.Context, c *client.Client) error {
-		for _, message := range dangling {
-			reference, _, _ := strings.Cut(message, ": ")
-			var from selection
-			var to admin.References
-			if from.addReference(e, reference, "") != nil || c.JSON(ctx, admin.ReferencesPath+"?"+changeOf(from.keys[0]).Encode(), &to) != nil {
-				continue
-			}
-			for _, r := range to.To {
-				named[r.Object] = true
-			}
-		}
-		return nil
-	})
-	var out []string
-	for _, d := range documents {
-		if key := d.Config.Key().String(); named[key] {
-			out = append(out, key)
-		}
-	}
-	if len(out) == 0 {
-		return "objects that would go. Without them"
-	}
-	if len(out) > 1 {
-		return strings.Join(out, ", ") + ". Without them"
-	}
-	return out[0] + ". Without it"
 }
 
 // remove makes the server delete the objects of documents through do. With --ignore-not-found

@@ -157,23 +157,29 @@ func TestDeleteOfWhatOthersReferTo(t *testing.T) {
 // whichever operation the server tells of them with.
 func TestDeleteNamesWhatIsReferredTo(t *testing.T) {
 	t.Parallel()
-	for refers, want := range map[string]string{
-		`{"object": "gateway/shop/edge"}`:                                       "gateway/shop/edge. Without it:",
-		`{"object": "gateway/shop/edge"}, {"object": "destinationrule/shop/a"}`: "destinationrule/shop/a, gateway/shop/edge. Without them:",
-		`{"object": "gateway/shop/other"}`:                                      "objects that would go. Without them:",
+	const web, db = "virtualservice/shop/web", "virtualservice/shop/db"
+	for _, test := range []struct {
+		from map[string][]string // those that refer to an object of this name
+		want string
+	}{
+		{map[string][]string{"edge": {db, web}}, "gateway/shop/edge. Without it:"},
+		{map[string][]string{"a": {db}, "edge": {web}}, "destinationrule/shop/a, gateway/shop/edge. Without them:"},
+		{map[string][]string{"edge": {web}}, "objects that would go, such as gateway/shop/edge. Without them:"},
+		{map[string][]string{"a": {"virtualservice/shop/other"}}, "objects that would go. Without them:"},
 	} {
 		answer := func(r *http.Request) any {
 			if r.URL.Path == admin.ReferencesPath {
-				if q := r.URL.Query(); q.Get("kind") != "VirtualService" || q.Get("name") != "web" || q.Get("namespace") != "shop" {
-					t.Errorf("asked for %v", q)
+				var to admin.References
+				for _, from := range test.from[r.URL.Query().Get("name")] {
+					to.From = append(to.From, admin.Reference{Object: from})
 				}
-				return `{"to": [` + refers + `]}`
+				return to
 			}
-			return `{"results": [{"dangling": ["virtualservice/shop/web: [PTL0103] spec.gateways[0]: there is none"]}, {}]}`
+			return `{"results": [{"dangling": ["` + web + `: there is none", "` + db + `: there is none"]}, {}]}`
 		}
 		out, err := serving(t, answer, "delete", "dr/a", "gw/edge", "-n", "shop")
-		if err == nil || out.Err != "Others refer to "+want+"\n  virtualservice/shop/web: [PTL0103] spec.gateways[0]: there is none\n" {
-			t.Errorf("%s: %+v, %v", refers, out, err)
+		if err == nil || out.Err != "Others refer to "+test.want+"\n  "+web+": there is none\n  "+db+": there is none\n" {
+			t.Errorf("%v: %+v, %v", test.from, out, err)
 		}
 	}
 }

@@ -43,7 +43,8 @@ func (e *environment) printBeside(d Description) error {
 		}
 	}
 	for field, value := range d.Object.Object {
-		if field != "apiVersion" && field != "kind" && field != "metadata" {
+		empty, _ := value.(map[string]any)
+		if field != "apiVersion" && field != "kind" && field != "metadata" && (empty == nil || len(empty) > 0) {
 			shown[field] = value
 		}
 	}
