@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/user"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 
@@ -32,6 +33,7 @@ type Environment struct {
 	Credentials    Proof
 	hidden         []string      // global flags that the command replaces by its own
 	Patience       time.Duration // how long a command waits for a server that refuses connections
+	warned         *sync.Map     // the warnings that were printed, which copies share
 }
 
 // With returns a changed copy, as for a part of a command that calls another server or prints

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -42,7 +44,7 @@ func Refused(err error, done string, documents []config.Document) error {
 		return err
 	}
 	var faults *multierror.Error
-	for _, cause := range causes {
+	for _, cause := range oncePerField(causes) {
 		i, field, ok := batch.Index(cause.Field)
 		if !ok || i >= len(documents) {
 			return err
@@ -52,10 +54,52 @@ func Refused(err error, done string, documents []config.Document) error {
 	return rewritten{NothingDone(done, faults), err}
 }
 
+// oncePerField returns the causes with those about other managers of one field as one, which names
+// all of them. The managers of a field are in the order of their names, and such fields of an object
+// too.
+func oncePerField(causes []metav1.StatusCause) []metav1.StatusCause {
+	managers := map[string][]string{}
+	var out []metav1.StatusCause
+	for _, cause := range causes {
+		before, manager, ok := strings.Cut(cause.Message, managerConflict)
+		if !ok || !IsManaged(cause) {
+			out = append(out, cause)
+			continue
+		}
+		if managers[cause.Field] == nil {
+			cause.Message = before
+			out = append(out, cause)
+		}
+		managers[cause.Field] = append(managers[cause.Field], manager)
+	}
+	for i := range out {
+		if of := managers[out[i].Field]; of != nil && IsManaged(out[i]) {
+			out[i].Message += managerConflict + strings.Join(slices.Compact(slices.Sorted(slices.Values(of))), " and ")
+		}
+	}
+	slices.SortStableFunc(out, func(a, b metav1.StatusCause) int {
+		i, field, _ := batch.Index(a.Field)
+		k, other, _ := batch.Index(b.Field)
+		if i != k || !IsManaged(a) || !IsManaged(b) {
+			return cmp.Compare(i, k)
+		}
+		return cmp.Compare(field, other)
+	})
+	return out
+}
+
+// managerConflict comes before the name of a field manager.
+const managerConflict = "conflict with "
+
+// IsManaged says whether a cause is that other managers own a field.
+func IsManaged(cause metav1.StatusCause) bool {
+	return cause.Type == metav1.CauseTypeFieldManagerConflict
+}
+
 // located returns the error of one cause, with the place of its object.
 func located(d config.Document, field string, cause metav1.StatusCause) error {
 	key := d.Config.Key().String()
-	fault := d.Fault(field, strings.TrimPrefix(cause.Message, key+": "))
+	fault := d.Fault(strings.TrimPrefix(field, "."), strings.TrimPrefix(cause.Message, key+": "))
 	if strings.Contains(fault.Message, key) { // the message names the object already
 		fault.Object, fault.Field = "", ""
 	}

@@ -60,14 +60,13 @@ var ErrDifferences = exit.Quietly(exit.Differences, "there are differences")
 // Nowhere is the label of the side of a diff on which there is no object.
 const Nowhere = "/dev/null"
 
-// Warn prints each warning once. infos are the indexes of those that only inform.
+// Warn prints each warning once in the life of a command. infos are the indexes of those that only
+// inform.
 func (e *Environment) Warn(warnings []string, infos ...int) {
-	warned := map[string]bool{}
 	for i, w := range warnings {
-		if warned[w] {
+		if _, again := e.warned.LoadOrStore(w, true); again {
 			continue
 		}
-		warned[w] = true
 		word := odd.on(e.Stderr, "Warning:")
 		if slices.Contains(infos, i) {
 			word = "Info:"

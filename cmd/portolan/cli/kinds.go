@@ -2,11 +2,24 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/storage/spelling"
 )
+
+// OfMesh leaves out the kinds of Kubernetes' own, which mean nothing to the mesh.
+func OfMesh(schemas schema.Set) schema.Set {
+	return schema.NewSet(slices.DeleteFunc(slices.Clone(schemas.All()), func(s *schema.Schema) bool { return BesideMesh(s.GroupVersionKind) })...)
+}
+
+// WithSide returns kinds with those of Kubernetes' own, which are kept beside the mesh.
+func WithSide(schemas schema.Set) schema.Set { return OfMesh(schemas).With(schema.Side()) }
+
+// BesideMesh says whether a kind is kept beside the mesh, and so has no history.
+func BesideMesh(kind config.GroupVersionKind) bool { return schema.Side().Kind(kind) != nil }
 
 // KindNamed finds a kind by one of its names, with or without its group: vs,
 // virtualservices.networking.istio.io.

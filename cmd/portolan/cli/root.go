@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -50,6 +51,7 @@ func Run(ctx context.Context, p Program, args []string, stdin io.Reader, stdout,
 }
 
 func NewRootCommand(env *Environment, p Program) *cobra.Command {
+	env.warned = &sync.Map{}
 	root := &cobra.Command{
 		Use:   "portolan",
 		Short: "A service mesh control plane for machines: Istio's API, kept in etcd, served as xDS",

@@ -24,15 +24,15 @@ import (
 )
 
 // RunTests runs the tests of a package of commands, without the settings of whoever runs them.
-// They must leave no goroutine behind.
-func RunTests(m *testing.M) {
+// They must leave no goroutine behind, apart from those that they name.
+func RunTests(m *testing.M, left ...goleak.Option) {
 	for _, name := range []string{"SERVER", "NAMESPACE", "CONTEXT", "TOKEN", "TOKEN_FILE"} {
 		_ = os.Unsetenv("PORTOLAN_" + name)
 	}
 	_ = os.Setenv("PORTOLAN_CONFIG", os.DevNull+".none")
 	_ = os.Unsetenv("NO_COLOR")
 	_ = os.Setenv("TERM", "xterm")
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, left...)
 }
 
 // CommandLine is a program whose command lines a test runs.

@@ -219,9 +219,17 @@ func (o *applyOptions) apply(ctx context.Context, env *environment, c *client.Cl
 			return result, o.report(env, documents, result, nil)
 		}
 		if _, gone := existing(err, all.documents); !gone || !o.prune.enabled {
-			return nil, hintImport(hintChunks(err), cli.CausesOf(err))
+			return nil, hintForce(hintImport(hintChunks(err), cli.CausesOf(err)))
 		}
 	}
+}
+
+// hintForce adds a hint to the error that other managers own fields of the files.
+func hintForce(err error) error {
+	if slices.ContainsFunc(cli.CausesOf(err), cli.IsManaged) {
+		return fmt.Errorf("%w\n--force-conflicts takes the fields; or leave them out of the file", err)
+	}
+	return err
 }
 
 func (o *applyOptions) batch(operations []batch.Operation) batch.Batch {

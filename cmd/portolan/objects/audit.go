@@ -84,7 +84,10 @@ func (o *auditOptions) query(env *environment, args []string) (record.Query, err
 	if o.refused {
 		return q, exit.With(exit.Usage, errors.New("--refused is about no object: leave "+strings.Join(args, " ")+" out"))
 	}
-	selected, err := selectObjects(env, args, o.namespace)
+	selected, err := selectObjects(env.withSide(), args, o.namespace)
+	if err == nil {
+		err = selected.withHistory()
+	}
 	if err != nil {
 		return q, err
 	}

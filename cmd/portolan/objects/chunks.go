@@ -66,7 +66,7 @@ func (o *applyOptions) sendParts(ctx context.Context, env *environment, all chan
 		err := env.Call(ctx, func(ctx context.Context, c *client.Client) (err error) {
 			result, err = o.send(ctx, env, c, o.batch(p.operations), p.String())
 			if err != nil {
-				return cli.Refused(err, "applied of this part", p.documents)
+				return hintForce(cli.Refused(err, "applied of this part", p.documents))
 			}
 			o.announce(env, p, result)
 			return o.report(env, p.documents, result, nil)

@@ -176,15 +176,15 @@ func (o *deleteOptions) ask(ctx context.Context, env *environment, documents []c
 	if err != nil || result == nil {
 		return err
 	}
-	referred := false
-	for i, r := range result.Results {
-		if i < len(documents) && len(r.Dangling) > 0 {
-			referred = true
-			fmt.Fprintf(env.Stderr, "Others refer to %s. Without it:\n  %s\n", documents[i].Config.Key(), strings.Join(cli.MapSlice(r.Dangling, cli.Plain), "\n  "))
-		}
+	var dangling []string
+	for _, r := range result.Results {
+		dangling = append(dangling, cli.MapSlice(r.Dangling, cli.Plain)...)
+	}
+	if len(dangling) > 0 {
+		fmt.Fprintf(env.Stderr, "Others refer to %s:\n  %s\n", env.referredTo(ctx, documents, dangling), strings.Join(dangling, "\n  "))
 	}
 	switch {
-	case !referred:
+	case len(dangling) == 0:
 		return nil
 	case !env.Terminal:
 		return exit.With(exit.Usage, errors.New("nothing was deleted: others refer to it, and there is no terminal to ask on: add --yes, or delete those objects in the same command"))

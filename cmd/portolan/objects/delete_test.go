@@ -124,7 +124,8 @@ func TestDeleteOfWhatOthersReferTo(t *testing.T) {
 		warnings = "Warning: serviceentry/default/a: serviceentry/default/b: spec.x is lost\nInfo: serviceentry/default/a: serviceentry/default/c: less important\n"
 	)
 	o := a.Do(t, "", "delete", "se/a", "se/c")
-	if want := (clitest.Outcome{Code: exit.Usage, Err: named + "portolan: nothing was deleted: others refer to it, and there is no terminal to ask on: add --yes, or delete those objects in the same command\n"}); o != want {
+	unnamed := strings.Replace(named, "serviceentry/default/a. Without it", "objects that would go. Without them", 1) // the server tells no references
+	if want := (clitest.Outcome{Code: exit.Usage, Err: unnamed + "portolan: nothing was deleted: others refer to it, and there is no terminal to ask on: add --yes, or delete those objects in the same command\n"}); o != want {
 		t.Errorf("without a terminal: %+v", o)
 	}
 	if o := deleteAt(t, a, "n\n", "se/a"); o != (clitest.Outcome{Code: exit.Failure, Err: question + "nothing was deleted: you did not say yes"}) {
@@ -149,6 +150,37 @@ func TestDeleteOfWhatOthersReferTo(t *testing.T) {
 	}
 	if o := a.Do(t, "", "delete", "se/a", "se/b"); o.Code != exit.OK || o.Err != "" {
 		t.Errorf("with those that refer to it: %+v", o)
+	}
+}
+
+// TestDeleteNamesWhatIsReferredTo: of several objects the command names those that others refer to,
+// whichever operation the server tells of them with.
+func TestDeleteNamesWhatIsReferredTo(t *testing.T) {
+	t.Parallel()
+	const web, db = "virtualservice/shop/web", "virtualservice/shop/db"
+	for _, test := range []struct {
+		from map[string][]string // those that refer to an object of this name
+		want string
+	}{
+		{map[string][]string{"edge": {db, web}}, "gateway/shop/edge. Without it:"},
+		{map[string][]string{"a": {db}, "edge": {web}}, "destinationrule/shop/a, gateway/shop/edge. Without them:"},
+		{map[string][]string{"edge": {web}}, "objects that would go, such as gateway/shop/edge. Without them:"},
+		{map[string][]string{"a": {"virtualservice/shop/other"}}, "objects that would go. Without them:"},
+	} {
+		answer := func(r *http.Request) any {
+			if r.URL.Path == admin.ReferencesPath {
+				var to admin.References
+				for _, from := range test.from[r.URL.Query().Get("name")] {
+					to.From = append(to.From, admin.Reference{Object: from})
+				}
+				return to
+			}
+			return `{"results": [{"dangling": ["` + web + `: there is none", "` + db + `: there is none"]}, {}]}`
+		}
+		out, err := serving(t, answer, "delete", "dr/a", "gw/edge", "-n", "shop")
+		if err == nil || out.Err != "Others refer to "+test.want+"\n  "+web+": there is none\n  "+db+": there is none\n" {
+			t.Errorf("%v: %+v, %v", test.from, out, err)
+		}
 	}
 }
 

@@ -34,6 +34,9 @@ which have not, what its fields name, and which objects name it. What is named a
 object itself, portolan history who changed it. Of a WorkloadGroup it shows the proxies that are
 registered in it, and which are refused and why.
 
+Of an object that is kept beside the mesh, such as a ConfigMap or a Namespace, it shows
+the labels, the content and the events.
+
 Of an object that comes from a file it shows the place there. Proxies have taken it
 when they have all that there is on a server which has it so: a file has no revisions.
 
@@ -41,10 +44,12 @@ References are those of VirtualServices, DestinationRules and ServiceEntries, by
 name alone: an object may still not be exported to another.`,
 		Example: `  portolan describe vs/reviews -n shop
   portolan describe gateway edge -n shop -o json
+  portolan describe configmap/settings -n shop
   portolan describe service reviews.shop.internal`,
 		Args:              cobra.MaximumNArgs(2),
-		ValidArgsFunction: completeObjects(env),
+		ValidArgsFunction: completeBeside(env),
 		RunE: func(c *cobra.Command, args []string) error {
+			env := env.withSide()
 			if len(args) == 0 {
 				return exit.With(exit.Usage, errors.New("name what to describe: KIND/NAME, or service HOST\nSee 'portolan describe --help'"))
 			}
@@ -83,6 +88,8 @@ type Description struct {
 	References  admin.References   `json:"references"`
 	// Registered are the proxies that are registered in a WorkloadGroup.
 	Registered []registered `json:"registered,omitempty"`
+	// Events are those of an object beside the mesh, the newest last.
+	Events []*unstructured.Unstructured `json:"events,omitempty"`
 }
 
 // describe reads all that a server knows of an object.
@@ -91,6 +98,10 @@ func (e *environment) describe(ctx context.Context, key config.Key, kind *schema
 	query := "?" + changeOf(key).Encode()
 	err = e.Call(ctx, func(ctx context.Context, c *client.Client) error {
 		if d.Object, err = c.Get(ctx, client.Resource(kind), key.Namespace, key.Name); err != nil {
+			return err
+		}
+		if cli.BesideMesh(key.Kind) {
+			d.Events, err = e.eventsOf(ctx, c, key)
 			return err
 		}
 		d.Source, d.Propagation = d.Object.GetAnnotations()[config.SourceAnnotation], &admin.Propagation{}
@@ -124,6 +135,9 @@ func findingsOf(ctx context.Context, c *client.Client, key config.Key) ([]findin
 
 func (e *environment) printDescription(key config.Key, d Description) error {
 	fmt.Fprintln(e.Stdout, strings.Join(slices.Concat([]string{key.String()}, e.origin(d)), "  "))
+	if cli.BesideMesh(key.Kind) {
+		return e.printBeside(d)
+	}
 	for _, rows := range [][][]string{conditionRows(d.Object, len(d.Findings) > 0, e.Now()), findingRows(d.Findings)} {
 		if err := e.PrintSection(rows); err != nil {
 			return err

@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -35,12 +34,12 @@ Who changed what is in portolan audit, and how an object is now in portolan desc
 			}
 			kind := schema.Side().Kind(schema.Event)
 			if about != "" {
-				key, of, err := oneObject(env, strings.Fields(about), o.namespace, "show the events of")
+				key, _, err := oneObject(env.withSide(), strings.Fields(about), o.namespace, "show the events of")
 				if err != nil {
 					return err
 				}
 				o.namespace, o.allNamespaces = key.Namespace, false
-				o.fields = fields.AndSelectors(fields.OneTermEqualSelector("involvedObject.kind", of.Kind), fields.OneTermEqualSelector("involvedObject.name", key.Name)).String()
+				o.fields = involving(key)
 			}
 			o.order = byTime
 			return o.show(c.Context(), env, selection{kinds: []*schema.Schema{kind}})

@@ -70,7 +70,11 @@ func TestExamplesOfVerbsRun(t *testing.T) {
 					args[i] = "new"
 				}
 			}
-			a := startAPI(t)
+			start := startAPI
+			if slices.Contains(args, "--subresource=status") {
+				start = startWithStatuses
+			}
+			a := start(t)
 			a.Must(t, "", "apply", "-f", "stored.yaml")
 			if name == "delete" && slices.Contains(args, "-f") {
 				a.Must(t, "", "apply", "-f", "new.yaml")

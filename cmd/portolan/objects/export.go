@@ -21,9 +21,10 @@ import (
 )
 
 type exportOptions struct {
-	namespace string
-	revision  int64
-	output    string
+	namespace     string
+	allNamespaces bool
+	revision      int64
+	output        string
 }
 
 func newExportCommand(env *environment) *cobra.Command {
@@ -63,6 +64,7 @@ It is not all of the store: history and what belongs to etcd are in a snapshot
 	}
 	f := c.Flags()
 	f.StringVarP(&o.namespace, "namespace", "n", "", "namespace to export (default all)")
+	f.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "export all namespaces, as without -n")
 	f.Int64Var(&o.revision, "revision", 0, "export what was at a revision (default now)")
 	cli.RegisterOutput(c, &o.output, "yaml", "json")
 	return c
@@ -80,7 +82,7 @@ func (o *exportOptions) scope(env *environment, args []string) (scope, error) {
 	} else if kinds != "" {
 		args = []string{kinds}
 	}
-	return newScope(env, args, o.namespace, o.namespace == "")
+	return newScope(env, args, o.namespace, o.allNamespaces || o.namespace == "")
 }
 
 // exported returns the objects of a state in canonical order, without the objects and fields

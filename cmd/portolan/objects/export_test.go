@@ -183,3 +183,14 @@ func TestImportOfKubernetes(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 }
+
+// TestExportOfAllNamespaces: -A says what export does without -n, and contradicts it.
+func TestExportOfAllNamespaces(t *testing.T) {
+	t.Parallel()
+	a := startAPI(t)
+	a.Must(t, clitest.Entry("a", "")+"---\n"+clitest.Entry("b", ", namespace: shop"), "apply", "-f", "-")
+	clitest.Same(t, "-A", a.Must(t, "", "export", "-A"), a.Must(t, "", "export"))
+	if o := a.Do(t, "", "export", "-A", "-n", "shop"); o.Code != exit.Usage || !strings.Contains(o.Err, "-A is all namespaces, and -n is one") {
+		t.Errorf("%+v", o)
+	}
+}

@@ -73,7 +73,7 @@ func (f *fileFlags) asIfApplied(ctx context.Context, env *environment, done stri
 	if err := m.err(done); err != nil {
 		return nil, nil, err
 	}
-	m.documents = slices.DeleteFunc(m.documents, func(d config.Document) bool { return besideMesh(d.Config.GroupVersionKind) })
+	m.documents = slices.DeleteFunc(m.documents, func(d config.Document) bool { return cli.BesideMesh(d.Config.GroupVersionKind) })
 	operations, err := m.operations(batch.Apply)
 	return m, operations, err
 }
@@ -105,7 +105,7 @@ func (f *fileFlags) read(ctx context.Context, env *environment) (*manifest, erro
 	if first := slices.Index(f.names, "-"); first >= 0 && slices.Contains(f.names[first+1:], "-") {
 		return nil, exit.With(exit.Usage, errors.New("-f - is given twice: stdin can be read once"))
 	}
-	m := &manifest{schemas: withSide(env.Schemas), fallback: env.Namespace}
+	m := &manifest{schemas: cli.WithSide(env.Schemas), fallback: env.Namespace}
 	var all []reading
 	if f.built != "" {
 		m.sources, all = []string{f.built}, []reading{{file: f.built, built: true}}

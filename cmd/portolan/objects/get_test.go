@@ -141,6 +141,7 @@ func TestBadArguments(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ line, says string }{
 		{"get", "name what to get: KIND, KIND NAME or KIND/NAME\nSee 'portolan get --help'"},
+		{"get vs/q,dr/kdr", `"vs/q,dr/kdr" names several objects: separate them by spaces: vs/q dr/kdr`},
 		{"get pods", `unknown kind "pods": portolan proxy status shows the proxies; portolan api-resources shows the kinds served`},
 		{"get frobs", `unknown kind "frobs": see portolan api-resources for those served`},
 		{"get vs.networking.k8s.io", `unknown kind "vs.networking.k8s.io": see portolan api-resources for those served`},

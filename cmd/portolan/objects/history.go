@@ -61,7 +61,10 @@ func (o *historyOptions) key(env *environment, args []string) (config.Key, error
 	if err := checkLimit(o.limit); err != nil {
 		return config.Key{}, err
 	}
-	selected, err := selectObjects(env, args, o.namespace)
+	selected, err := selectObjects(env.withSide(), args, o.namespace)
+	if err == nil {
+		err = selected.withHistory()
+	}
 	if err != nil {
 		return config.Key{}, err
 	}

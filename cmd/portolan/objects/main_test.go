@@ -5,9 +5,10 @@ import (
 	"testing"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/clitest"
+	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
 )
 
-func TestMain(m *testing.M) { clitest.RunTests(m) }
+func TestMain(m *testing.M) { clitest.RunTests(m, etcdtest.LeftByMembers()...) }
 
 var line = clitest.CommandLine{Commands: Commands}
 

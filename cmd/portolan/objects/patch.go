@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -30,6 +31,7 @@ var patchTypes = []string{patchMerge, patchJSON, patchStrategic}
 type patchOptions struct {
 	rewrite
 	form, text, file string
+	subresource      string // status, or empty for the object
 }
 
 func newPatchCommand(env *environment) *cobra.Command {
@@ -44,22 +46,30 @@ whole list. A JSON patch (--type=json, RFC 6902) is a list of operations: add, r
 replace, move, copy and test, each with the path of a field. A strategic merge patch
 (--type=strategic) merges lists of Kubernetes' own kinds by the keys of their elements; all
 other kinds take none, as in Kubernetes. A metadata.resourceVersion in a patch must be that
-of the stored object.` + rewriteHelp + waitHelp,
+of the stored object.
+
+--subresource=status patches the conditions in the statuses of objects, of types that
+servers do not set. A status is kept beside its object: the history does not have it,
+and each is a change of its own, up to the first that is refused.` + rewriteHelp + waitHelp,
 		Example: `  portolan patch dr/reviews -n shop -p '{"spec": {"trafficPolicy": {"loadBalancer": {"simple": "ROUND_ROBIN"}}}}'
   portolan patch vs/reviews -n shop --type=json -p '[{"op": "replace", "path": "/spec/http/0/timeout", "value": "3s"}]'
   portolan patch namespace shop --type=strategic -p '{"metadata": {"labels": {"team": "books"}}}'
   portolan patch se -l app=reviews -n shop --patch-file patch.yaml --dry-run=server
+  portolan patch se/reviews -n shop --subresource=status -p 'status: {conditions: [{type: Checked, status: "True"}]}'
   portolan patch vs/reviews -n shop -p 'spec: {exportTo: [.]}' -m "for the shop alone" --wait`,
 		ValidArgsFunction: completeBeside(env),
 		RunE: func(c *cobra.Command, args []string) error {
 			env := env.withSide()
 			selected, err := o.choose(c.Context(), env, args, "patch")
-			if err = cmp.Or(err, o.check(c), cli.OneOf("--type", o.form, patchTypes...)); err != nil {
+			if err = cmp.Or(err, o.check(c), cli.OneOf("--type", o.form, patchTypes...), o.checkKinds(selected), o.checkSubresource(c)); err != nil {
 				return err
 			}
 			patch, err := o.read(c, env)
 			if err != nil {
 				return err
+			}
+			if o.subresource != "" {
+				return o.runStatus(c.Context(), env, selected, patch)
 			}
 			return o.run(c.Context(), env, selected, patch)
 		},
@@ -70,8 +80,24 @@ of the stored object.` + rewriteHelp + waitHelp,
 	_ = c.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(patchTypes, cobra.ShellCompDirectiveNoFileComp))
 	f.StringVarP(&o.text, "patch", "p", "", "the patch, in YAML or JSON")
 	f.StringVar(&o.file, "patch-file", "", "file with the patch, or - for stdin")
+	f.StringVar(&o.subresource, "subresource", "", "patch the status instead of the object: status")
+	_ = c.RegisterFlagCompletionFunc("subresource", cobra.FixedCompletions([]string{"status"}, cobra.ShellCompDirectiveNoFileComp))
 	_ = c.MarkFlagFilename("patch-file", "yaml", "yml", "json")
 	return c
+}
+
+// checkKinds refuses a strategic merge patch of kinds that take none, before the patch is read.
+func (o *patchOptions) checkKinds(selected selection) error {
+	var none []string
+	for _, kind := range selected.kinds {
+		if _, err := side.Types.New(runtimeschema.GroupVersionKind(kind.GroupVersionKind)); err != nil {
+			none = append(none, kind.Plural)
+		}
+	}
+	if o.form != patchStrategic || len(none) == 0 {
+		return nil
+	}
+	return exit.With(exit.Data, fmt.Errorf("nothing was patched: %s take no strategic merge patch: use --type=merge or --type=json", strings.Join(none, ", ")))
 }
 
 // read reads the patch, and returns what it makes of an object.
@@ -126,7 +152,7 @@ func (o *patchOptions) parse(patch json.RawMessage) (applier, error) {
 		return func(of runtimeschema.GroupVersionKind, object []byte) ([]byte, error) {
 			like, err := side.Types.New(of)
 			if err != nil {
-				return nil, fmt.Errorf("%s takes no strategic merge patch: use --type=merge or --type=json", of.Kind)
+				return nil, err // checkKinds lets none pass
 			}
 			return strategicpatch.StrategicMergePatch(object, patch, like)
 		}, nil

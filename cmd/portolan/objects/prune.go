@@ -129,7 +129,7 @@ func (p *pruneFlags) demand(m *manifest) {
 		m.fault(fmt.Errorf("-f %s: passes over %s, and --prune would delete what is described there: add -R, or name the files with -f", o.name, o))
 	}
 	for _, d := range m.documents {
-		if !besideMesh(d.Config.GroupVersionKind) && !p.labels.AsSelector().Matches(labels.Set(d.Config.Labels)) {
+		if !cli.BesideMesh(d.Config.GroupVersionKind) && !p.labels.AsSelector().Matches(labels.Set(d.Config.Labels)) {
 			m.fault(d.Fault("metadata.labels", fmt.Sprintf("lack %s: with --prune every object of the files must have the labels of -l", p.labels)))
 		}
 	}

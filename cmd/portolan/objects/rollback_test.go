@@ -15,6 +15,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/resttest"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/xds/verdict/finding"
 )
 
 func TestRollbackOfAnObject(t *testing.T) {
@@ -259,5 +260,33 @@ func TestRollbackAsksOnATerminal(t *testing.T) {
 	}
 	if o := ask("Y\n", "-A", "--to-revision", "1"); o.Code != exit.OK || o.Err != "Roll the whole store back to revision 1? 2 objects deleted. [y/N] " {
 		t.Errorf("yes: %+v", o)
+	}
+}
+
+// wordyAdvisor warns of each object that is written.
+type wordyAdvisor struct{ danglingAdvisor }
+
+func (wordyAdvisor) Advise(ops []storage.Op) [][]finding.Advice {
+	out := make([][]finding.Advice, len(ops))
+	for i := range ops {
+		out[i] = []finding.Advice{{Text: "is odd", Severity: "warning"}, {Text: "is to be known", Severity: "info"}}
+	}
+	return out
+}
+
+// TestRollbackWarnsOnce: warnings that are shown with what a rollback would do are not repeated with
+// what it has done.
+func TestRollbackWarnsOnce(t *testing.T) {
+	t.Parallel()
+	a := line.On(resttest.Start(t, 0, func(o *rest.Options) { o.Advisor = wordyAdvisor{} }))
+	a.Must(t, clitest.Entry("x", ", namespace: shop"), "apply", "-f", "-")
+	a.Must(t, strings.Replace(clitest.Entry("x", ", namespace: shop"), "10.0.0.1", "10.0.0.2", 1), "apply", "-f", "-")
+	const warnings = "Warning: serviceentry/shop/x: is odd\nInfo: serviceentry/shop/x: is to be known\n"
+	o := a.Do(t, "", "rollback", "se/x", "-n", "shop")
+	if o.Code != exit.OK || strings.Count(o.Err, "is odd") != 1 || !strings.HasPrefix(o.Err, warnings) {
+		t.Errorf("%+v", o)
+	}
+	if o := a.Do(t, "", "rollback", "se/x", "-n", "shop", "--yes"); o.Code != exit.OK || o.Err != warnings {
+		t.Errorf("%+v", o)
 	}
 }

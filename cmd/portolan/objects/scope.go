@@ -37,7 +37,10 @@ func newScope(env *environment, args []string, namespace string, allNamespaces b
 	s := scope{selection: selection{kinds: inHistory(env.Schemas)}, allKinds: len(args) == 0, told: env.Progress()}
 	if len(args) > 0 {
 		var err error
-		if s.selection, err = selectObjects(env, args, namespace); err != nil {
+		if s.selection, err = selectObjects(env.withSide(), args, namespace); err != nil {
+			return scope{}, err
+		}
+		if err = s.withHistory(); err != nil {
 			return scope{}, err
 		}
 		s.allKinds = s.every

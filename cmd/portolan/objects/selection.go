@@ -39,7 +39,7 @@ func selectObjects(env *environment, args []string, namespace string) (selection
 		if len(args) > 1 {
 			return selection{}, exit.With(exit.Usage, fmt.Errorf("%s %s: all is every kind: leave the names out", args[0], args[1]))
 		}
-		return selection{kinds: inHistory(ofMesh(env.Schemas)), every: true}, nil
+		return selection{kinds: inHistory(cli.OfMesh(env.Schemas)), every: true}, nil
 	}
 	for _, name := range strings.Split(args[0], ",") {
 		kind, err := cli.KindNamed(env.Schemas, name)
@@ -76,6 +76,9 @@ func oneObject(env *environment, args []string, namespace, what string) (config.
 
 // addReference adds KIND/NAME or KIND/NAMESPACE/NAME.
 func (s *selection) addReference(env *environment, reference, namespace string) error {
+	if strings.Contains(reference, ",") {
+		return fmt.Errorf("%q names several objects: separate them by spaces: %s", reference, strings.ReplaceAll(reference, ",", " "))
+	}
 	parts := strings.Split(reference, "/")
 	if len(parts) < 2 || len(parts) > 3 || slices.Contains(parts, "") {
 		return fmt.Errorf("%q names no object: use KIND/NAME or KIND/NAMESPACE/NAME", reference)
@@ -116,8 +119,12 @@ func (e *environment) namespaceOf(kind *schema.Schema, namespace string) string 
 	return namespace
 }
 
-// ofMesh leaves out the kinds of Kubernetes' own, which mean nothing to the mesh.
-func ofMesh(schemas schema.Set) schema.Set {
-	side := schema.Side()
-	return schema.NewSet(slices.DeleteFunc(slices.Clone(schemas.All()), func(s *schema.Schema) bool { return side.Kind(s.GroupVersionKind) != nil })...)
+// withHistory refuses kinds that are kept beside the mesh.
+func (s selection) withHistory() error {
+	for _, kind := range s.kinds {
+		if cli.BesideMesh(kind.GroupVersionKind) {
+			return exit.With(exit.Usage, fmt.Errorf("%ss have no history, and no export has them: portolan get %s shows those there are", kind.Kind, kind.Plural))
+		}
+	}
+	return nil
 }

@@ -29,19 +29,14 @@ either changes nothing.`
 
 // withSide returns an environment that knows the kinds beside those of the mesh, too.
 func (e *environment) withSide() *environment {
-	return &environment{e.With(func(e *cli.Environment) { e.Schemas = withSide(e.Schemas) })}
+	return &environment{e.With(func(e *cli.Environment) { e.Schemas = cli.WithSide(e.Schemas) })}
 }
-
-func withSide(schemas schema.Set) schema.Set { return ofMesh(schemas).With(schema.Side()) }
-
-// besideMesh says whether a kind is kept beside the mesh.
-func besideMesh(kind config.GroupVersionKind) bool { return schema.Side().Kind(kind) != nil }
 
 // split divides a change by stores.
 func (c change) split() (beside, mesh change) {
 	for i, d := range c.documents {
 		to := &mesh
-		if besideMesh(d.Config.GroupVersionKind) {
+		if cli.BesideMesh(d.Config.GroupVersionKind) {
 			to = &beside
 		}
 		to.documents, to.operations = append(to.documents, d), append(to.operations, c.operations[i])
@@ -53,7 +48,7 @@ func (c change) split() (beside, mesh change) {
 func besideFirst(documents []config.Document) []config.Document {
 	out := slices.Clone(documents)
 	slices.SortStableFunc(out, func(a, b config.Document) int {
-		switch of, other := besideMesh(a.Config.GroupVersionKind), besideMesh(b.Config.GroupVersionKind); {
+		switch of, other := cli.BesideMesh(a.Config.GroupVersionKind), cli.BesideMesh(b.Config.GroupVersionKind); {
 		case of && !other:
 			return -1
 		case other && !of:

@@ -110,13 +110,13 @@ ends, whatever the exit code.` + waitForHelp + waitHelp,
   portolan wait we --all -n shop --for=condition=Healthy=False --timeout 1m
   portolan wait vs/reviews -n shop --for=jsonpath='{.spec.hosts[0]}'=reviews.shop
   portolan wait se/reviews -n shop --for=create && portolan wait se/old -n shop --for=delete`,
-		ValidArgsFunction: completeObjects(env),
+		ValidArgsFunction: completeBeside(env),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := o.check(); err != nil {
 				return err
 			}
 			if c.Flags().Changed("for") || among.asked() {
-				return objects.run(c, env, args, namespace, &o)
+				return objects.run(c, env.withSide(), args, namespace, &o)
 			}
 			if len(args) > 2 {
 				return exit.With(exit.Usage, errors.New("name one object to wait for: KIND/NAME or KIND NAME; --for takes several"))
@@ -130,9 +130,12 @@ ends, whatever the exit code.` + waitForHelp + waitHelp,
 				}
 				return env.wait(c.Context(), url.Values{"revision": {strconv.FormatInt(revision, 10)}}, o)
 			}
-			key, kind, err := oneObject(env, args, namespace, "wait for")
+			key, kind, err := oneObject(env.withSide(), args, namespace, "wait for")
 			if err != nil {
 				return err
+			}
+			if cli.BesideMesh(key.Kind) {
+				return exit.With(exit.Usage, fmt.Errorf("%s concerns no proxy: say by --for what to wait for", key))
 			}
 			if hasPhases(kind) {
 				o.waitForPhases(key)

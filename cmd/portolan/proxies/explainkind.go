@@ -27,7 +27,7 @@ func explainKind(env *environment, c *cobra.Command) {
 	c.Flags().BoolVar(&recursive, "recursive", false, "list the fields of all fields, without what they mean")
 	cli.RegisterOutput(c, &output, "text", "json", "yaml")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		kind, path, err := kindAndPath(env.Schemas, args[0])
+		kind, path, err := kindAndPath(cli.WithSide(env.Schemas), args[0])
 		if err != nil {
 			for _, sub := range c.Commands() {
 				if spelling.Similar(args[0], sub.Name()) {
@@ -36,7 +36,7 @@ func explainKind(env *environment, c *cobra.Command) {
 			}
 			return exit.With(exit.Usage, err)
 		}
-		e := openapi.NewExplainer(env.Schemas)
+		e := openapi.NewExplainer(cli.WithSide(env.Schemas))
 		field, err := e.Find(kind, path...)
 		switch {
 		case err != nil:
@@ -78,13 +78,13 @@ func completeFields(env *environment) cobra.CompletionFunc {
 		var out []cobra.Completion
 		last := strings.LastIndex(word, ".")
 		if last < 0 && len(args) == 0 {
-			for _, kind := range env.Schemas.All() {
+			for _, kind := range cli.WithSide(env.Schemas).All() {
 				out = append(out, cobra.CompletionWithDesc(kind.Singular, strings.Join(kind.ShortNames, ", ")))
 			}
 		}
 		before := word[:max(last, 0)]
-		if kind, path, err := kindAndPath(env.Schemas, before); last >= 0 && err == nil && len(args) == 0 {
-			e := openapi.NewExplainer(env.Schemas)
+		if kind, path, err := kindAndPath(cli.WithSide(env.Schemas), before); last >= 0 && err == nil && len(args) == 0 {
+			e := openapi.NewExplainer(cli.WithSide(env.Schemas))
 			if at, err := e.Find(kind, path...); err == nil {
 				for _, f := range e.Fields(at) {
 					out = append(out, cobra.CompletionWithDesc(before+"."+f.Name, f.Type))

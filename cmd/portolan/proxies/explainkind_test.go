@@ -12,6 +12,9 @@ import (
 
 func TestExplainKind(t *testing.T) {
 	t.Parallel()
+	if o := do(t, "", "explain", "cm.data"); o.Code != exit.OK || !strings.HasPrefix(o.Out, "configmap.data  ") {
+		t.Errorf("a kind beside the mesh: %+v", o)
+	}
 	for file, args := range map[string]string{
 		"explain-kind.txt":      "role",
 		"explain-field.txt":     "vs.spec.http.route",
