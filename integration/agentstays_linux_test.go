@@ -160,9 +160,12 @@ func TestAgentDoctorAndLeave(t *testing.T) {
 	if out := m.must("leave"); !strings.Contains(out, "has left the mesh") {
 		t.Errorf("leave: %s", out)
 	}
-	if m.process.running() {
-		t.Error("the agent still runs")
-	}
+	eventually(t, "the agent has ended", func() error {
+		if m.process.running() {
+			return errors.New("it still runs")
+		}
+		return nil
+	})
 	if o := l.try("", "get", "workloadentries", "-n", "shop"); strings.Contains(o.stdout, "web-10.77.1.1") {
 		t.Errorf("the entry is still there: %+v", o)
 	}
