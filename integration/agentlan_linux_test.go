@@ -42,7 +42,9 @@ func newWire(t testing.TB) *lan {
 	needEnvoy(t)
 	needNamespaces(t)
 	l := &lan{t: t, wire: newNamespace(t, "wire"), api: "10.77.0.1:15080", xds: "10.77.0.1:15012"}
-	l.wire.ip("link", "add", "lan", "type", "bridge")
+	// An address of its own: else the bridge takes the least of its ports, and machines lose it for
+	// half a minute when another one comes.
+	l.wire.ip("link", "add", "lan", "address", "02:00:00:00:77:01", "type", "bridge")
 	l.wire.up("lan", "10.77.0.1/16")
 	return l
 }

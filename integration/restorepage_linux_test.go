@@ -65,7 +65,7 @@ func newMachines(t *testing.T) []*storeMachine {
 func joinNetworks(t *testing.T, machines []*storeMachine) {
 	t.Helper()
 	hub := machines[0].n
-	hub.ip("link", "add", "hub", "type", "bridge")
+	hub.ip("link", "add", "hub", "address", "02:00:00:00:77:02", "type", "bridge")
 	hub.ip("addr", "add", "10.0.0.1/24", "dev", "hub")
 	hub.ip("link", "set", "hub", "up")
 	for i, m := range machines[1:] {
