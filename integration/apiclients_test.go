@@ -22,18 +22,7 @@ const apiClients = "../.tools/api-clients"
 // fails in CI.
 func apiClient(t *testing.T, name string) string {
 	t.Helper()
-	path, err := filepath.Abs(filepath.Join(apiClients, name))
-	if err == nil {
-		_, err = os.Stat(path)
-	}
-	switch {
-	case err == nil:
-	case os.Getenv("CI") == "true":
-		t.Fatalf("there is no %s (%v): run make api-clients", name, err)
-	default:
-		t.Skipf("SKIPPED, AND NOTHING WAS TESTED: there is no %s (%v): run make api-clients", name, err)
-	}
-	return path
+	return builtTool(t, name, filepath.Join(apiClients, name), "api-clients")
 }
 
 // kubeconfigFile writes a kubeconfig of the plain port.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -25,18 +24,7 @@ const consulBinary = "../.tools/consul"
 // needConsul skips a test where there is no Consul, but fails it in CI.
 func needConsul(t testing.TB) string {
 	t.Helper()
-	path, err := filepath.Abs(consulBinary)
-	if err == nil {
-		_, err = os.Stat(path)
-	}
-	switch {
-	case err == nil:
-		return path
-	case os.Getenv("CI") == "true":
-		t.Fatalf("there is no Consul (%v): run make consul", err)
-	}
-	t.Skipf("SKIPPED, AND NOTHING WAS TESTED: there is no Consul (%v): run make consul", err)
-	return ""
+	return builtTool(t, "Consul", consulBinary, "consul")
 }
 
 // consulAgent is a Consul with one server and default limits.

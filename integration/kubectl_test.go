@@ -3,7 +3,6 @@ package integration
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -23,17 +22,7 @@ type kubectl struct {
 
 func newKubectl(t testing.TB, s *server) kubectl {
 	t.Helper()
-	path, err := filepath.Abs(kubectlBinary)
-	if err == nil {
-		_, err = os.Stat(path)
-	}
-	switch {
-	case err == nil:
-	case os.Getenv("CI") == "true":
-		t.Fatalf("there is no kubectl (%v): run make kubectl", err)
-	default:
-		t.Skipf("SKIPPED, AND NOTHING WAS TESTED: there is no kubectl (%v): run make kubectl", err)
-	}
+	path := builtTool(t, "kubectl", kubectlBinary, "kubectl")
 	return kubectl{t: t, path: path, args: []string{"--server=http://" + s.api, "--namespace=shop"}, home: t.TempDir()}
 }
 

@@ -2,7 +2,6 @@ package integration
 
 import (
 	"maps"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -19,18 +18,7 @@ const promtoolBinary = "../.tools/promtool"
 // needPromtool skips a test where there is no promtool, but fails it in CI.
 func needPromtool(t testing.TB) string {
 	t.Helper()
-	path, err := filepath.Abs(promtoolBinary)
-	if err == nil {
-		_, err = os.Stat(path)
-	}
-	switch {
-	case err == nil:
-		return path
-	case os.Getenv("CI") == "true":
-		t.Fatalf("there is no promtool (%v): run make promtool", err)
-	}
-	t.Skipf("SKIPPED, AND NOTHING WAS TESTED: there is no promtool (%v): run make promtool", err)
-	return ""
+	return builtTool(t, "promtool", promtoolBinary, "promtool")
 }
 
 // The unit tests of rules, as promtool reads them.

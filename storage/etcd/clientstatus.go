@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -170,18 +171,9 @@ func (w *conditionsWrite) decide(known *status.Clients, object, now int64) ([]st
 }
 
 func sameConditions(a, b []status.ClientCondition) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		x, y := a[i], b[i]
-		if !x.Since.Equal(y.Since) || !x.Probed.Equal(y.Probed) {
-			return false
-		}
+	return slices.EqualFunc(a, b, func(x, y status.ClientCondition) bool {
+		same := x.Since.Equal(y.Since) && x.Probed.Equal(y.Probed)
 		x.Since, x.Probed = y.Since, y.Probed
-		if x != y {
-			return false
-		}
-	}
-	return true
+		return same && x == y
+	})
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/url"
 	"reflect"
 	"time"
 
@@ -18,7 +16,6 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
-	"github.com/portolan-mesh/portolan/cmd/portolan/rest/call"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -93,24 +90,19 @@ func (o *patchOptions) tryStatuses(all []storedOnly, alter func(*unstructured.Un
 // somebody has changed it meanwhile.
 func (o *patchOptions) patchStatus(ctx context.Context, env *environment, c *client.Client, one storedOnly, alter func(*unstructured.Unstructured) (*unstructured.Unstructured, error)) (batch.Outcome, error) {
 	kind := env.Schemas.Kind(one.key.Kind)
-	query := url.Values{}
-	if o.dry.mode == dryRunServer {
-		query.Set("dryRun", metav1.DryRunAll)
-	}
 	pause := retry.NewFair(50*time.Millisecond, time.Second)
 	for attempt := 1; ; attempt++ {
 		after, err := alter(one.object.DeepCopy())
 		if err != nil {
 			return batch.Outcome{}, exit.With(exit.Data, fmt.Errorf("%s: %w", one.key, err))
 		}
-		var answer unstructured.Unstructured
-		_, err = c.Do(ctx, call.Request{Method: http.MethodPut, Path: statusPath(one.key, kind.Plural), Query: query, Body: after.Object}, &answer)
+		answer, err := c.PutStatus(ctx, client.Resource(kind), after, o.dry.mode == dryRunServer)
 		if err == nil {
 			out := batch.Outcome{
 				Kind: one.key.Kind.Kind, Namespace: one.key.Namespace, Name: one.key.Name,
 				Outcome: string(storage.Configured), ResourceVersion: answer.GetResourceVersion(),
 			}
-			if reflect.DeepEqual(conditionsOf(one.object), conditionsOf(&answer)) {
+			if reflect.DeepEqual(conditionsOf(one.object), conditionsOf(answer)) {
 				out.Outcome = string(storage.Unchanged)
 			}
 			return out, nil
@@ -125,16 +117,4 @@ func (o *patchOptions) patchStatus(ctx context.Context, env *environment, c *cli
 			return batch.Outcome{}, err
 		}
 	}
-}
-
-// statusPath returns the path of the status of an object in the API.
-func statusPath(key config.Key, plural string) string {
-	path := "/apis/" + key.Kind.Group + "/" + key.Kind.Version
-	if key.Kind.Group == "" {
-		path = "/api/" + key.Kind.Version
-	}
-	if key.Namespace != "" {
-		path += "/namespaces/" + url.PathEscape(key.Namespace)
-	}
-	return path + "/" + plural + "/" + url.PathEscape(key.Name) + "/status"
 }

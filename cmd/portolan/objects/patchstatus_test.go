@@ -1,48 +1,21 @@
 package objects
 
 import (
-	"context"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
-	"github.com/portolan-mesh/portolan/cache"
-	"github.com/portolan-mesh/portolan/cache/mirror"
-	"github.com/portolan-mesh/portolan/cache/statuses"
 	"github.com/portolan-mesh/portolan/cmd/portolan/clitest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/resttest"
 	"github.com/portolan-mesh/portolan/storage/etcd"
-	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
-	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
 // startWithStatuses starts an API on an etcd of its own, which keeps the conditions of clients.
 func startWithStatuses(t *testing.T) clitest.API {
 	t.Helper()
-	client := etcdtest.Start(t)
-	store, err := etcd.New(client, etcd.Options{Schemas: schema.Pilot(), RequestTimeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	worker := cache.NewWorker()
-	base := mirror.New(client, mirror.Options{Worker: worker, Schemas: schema.Pilot(), Store: store})
-	merged := statuses.New(client, statuses.Options{Base: base, Schemas: schema.Pilot()})
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	for _, run := range []func(context.Context) error{worker.Run, base.Run, merged.Run} {
-		running.Go(func() { _ = run(ctx) })
-	}
-	t.Cleanup(func() {
-		cancel()
-		running.Wait()
-	})
-	if _, err := merged.Await(t.Context(), 1); err != nil {
-		t.Fatal(err)
-	}
-	return line.On(resttest.Start(t, 0, func(o *rest.Options) { o.Store, o.Cache, o.History = store, merged, store }))
+	e := resttest.StartEtcd(t, etcd.Options{})
+	return line.On(resttest.Start(t, 0, func(o *rest.Options) { o.Store, o.Cache, o.History = e.Store, e.Statuses, e.Store }))
 }
 
 // TestPatchStatus: a patch of the status sets conditions and leaves the object as it is.

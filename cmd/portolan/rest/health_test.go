@@ -16,14 +16,10 @@ import (
 	clientrest "k8s.io/client-go/rest"
 	clientcache "k8s.io/client-go/tools/cache"
 
-	"github.com/portolan-mesh/portolan/cache"
-	"github.com/portolan-mesh/portolan/cache/mirror"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/resttest"
 	"github.com/portolan-mesh/portolan/storage/address"
 	"github.com/portolan-mesh/portolan/storage/etcd"
-	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
-	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
 const workloads = shop + "/workloadentries"
@@ -31,25 +27,8 @@ const workloads = shop + "/workloadentries"
 // onEtcd runs an API on an etcd of its own, as in the product.
 func onEtcd(t *testing.T) *resttest.Server {
 	t.Helper()
-	client := etcdtest.Start(t)
-	store, err := etcd.New(client, etcd.Options{Schemas: schema.Pilot(), RequestTimeout: time.Minute, Addresses: address.DefaultRanges()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	worker := cache.NewWorker()
-	replica := mirror.New(client, mirror.Options{Worker: worker, Schemas: schema.Pilot(), Store: store})
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { _ = worker.Run(ctx) })
-	running.Go(func() { _ = replica.Run(ctx) })
-	t.Cleanup(func() {
-		cancel()
-		running.Wait()
-	})
-	if _, err := replica.Await(t.Context(), 1); err != nil {
-		t.Fatal(err)
-	}
-	return resttest.Start(t, 0, func(o *rest.Options) { o.Store, o.Cache, o.History = store, replica, store })
+	e := resttest.StartEtcd(t, etcd.Options{Addresses: address.DefaultRanges()})
+	return resttest.Start(t, 0, func(o *rest.Options) { o.Store, o.Cache, o.History = e.Store, e.Mirror, e.Store })
 }
 
 // workload returns a WorkloadEntry with health checks; meta and more are added to the

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,13 +14,11 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/portolan-mesh/portolan/cache"
-	"github.com/portolan-mesh/portolan/cache/mirror"
 	"github.com/portolan-mesh/portolan/cache/statuses"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/resttest"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/etcd"
-	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/storage/status"
 )
@@ -56,28 +53,9 @@ func (c *stoppable) Await(ctx context.Context, revision int64) (*cache.Snapshot,
 
 func withReports(t *testing.T) reported {
 	t.Helper()
-	client := etcdtest.Start(t)
-	store, err := etcd.New(client, etcd.Options{Schemas: schema.Pilot(), RequestTimeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	worker := cache.NewWorker()
-	base := mirror.New(client, mirror.Options{Worker: worker, Schemas: schema.Pilot(), Store: store})
-	merged := statuses.New(client, statuses.Options{Base: base, Schemas: schema.Pilot()})
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	for _, run := range []func(context.Context) error{worker.Run, base.Run, merged.Run} {
-		running.Go(func() { _ = run(ctx) })
-	}
-	t.Cleanup(func() {
-		cancel()
-		running.Wait()
-	})
-	if _, err := merged.Await(t.Context(), 1); err != nil {
-		t.Fatal(err)
-	}
-	stoppable := &stoppable{Cache: merged}
-	return reported{resttest.Start(t, 0, func(o *rest.Options) { o.Store, o.Cache, o.History = store, stoppable, store }), client, stoppable}
+	e := resttest.StartEtcd(t, etcd.Options{})
+	stoppable := &stoppable{Cache: e.Statuses}
+	return reported{resttest.Start(t, 0, func(o *rest.Options) { o.Store, o.Cache, o.History = e.Store, stoppable, e.Store }), e.Client, stoppable}
 }
 
 // served is the part of an object that these tests check.

@@ -31,10 +31,15 @@ func withStatus(from *cache.Snapshot, object *config.Config) *config.Config {
 		return nil
 	}
 	report := from.Statuses().Value(object.Key().Path())
-	if from.Judged() { // otherwise no server writes conditions
-		report = current(report, object)
+	return withReport(withComparedStatus(from, object), judged(from, object, report))
+}
+
+// judged returns what is said of an object as it was last written, given a report on it.
+func judged(from *cache.Snapshot, object *config.Config, report *status.Report) *status.Report {
+	if !from.Judged() { // no server writes conditions
+		return report
 	}
-	return withReport(withComparedStatus(from, object), report)
+	return current(report, object)
 }
 
 // withComparedStatus returns an object with the parts of its status that the store compares, and

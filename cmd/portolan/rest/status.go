@@ -212,10 +212,7 @@ func withStatusOf(snapshot *cache.Snapshot, object *config.Config, others *statu
 	if told != nil && told.Report != nil && (told.Report.Revision == 0 || told.Report.Revision > snapshot.Revision()) {
 		compared = withHealth(object, told.Report)
 	}
-	if snapshot.Judged() {
-		report = current(report, object)
-	}
-	return withReport(compared, report)
+	return withReport(compared, judged(snapshot, object, report))
 }
 
 // tryStatus answers a request as writeStatus does, and writes nothing.

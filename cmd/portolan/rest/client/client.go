@@ -176,6 +176,21 @@ func (c *Client) post(ctx context.Context, b batch.Batch, query url.Values) (*ba
 	return out, nil
 }
 
+// PutStatus sets the status of an object to that of another one of its name, whose resourceVersion
+// is the precondition, and returns the object as it is then, or as a dry run would leave it.
+func (c *Client) PutStatus(ctx context.Context, resource runtimeschema.GroupVersionResource, object *unstructured.Unstructured, dryRun bool) (*unstructured.Unstructured, error) {
+	query := url.Values{}
+	if dryRun {
+		query.Set("dryRun", metav1.DryRunAll)
+	}
+	out := &unstructured.Unstructured{}
+	path := objectPath(resource, object.GetNamespace(), object.GetName()) + "/status"
+	if _, err := c.Do(ctx, call.Request{Method: http.MethodPut, Path: path, Query: query, Body: object.Object}, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // Delete removes an object. A resourceVersion that is not empty must be the stored one.
 // Delete returns the server's warnings.
 func (c *Client) Delete(ctx context.Context, resource runtimeschema.GroupVersionResource, namespace, name, resourceVersion string) (warnings []string, err error) {
