@@ -22,8 +22,8 @@ type alertCondition struct {
 	beside map[string]string
 	// fires is the minute by which the alert fires, where that is not soon after minute 5.
 	fires int
-	// labels are those of the alert besides instance, where they are not those of the series;
-	// whole is an alert about all servers.
+	// labels are the labels of the alert, without instance; nil stands for those of the series.
+	// whole says that the alert is about all servers.
 	labels map[string]string
 	whole  bool
 }

@@ -36,7 +36,7 @@ type Resolution struct {
 	// Host is the host of the mesh that the name stands for, empty for none: then the resolvers of
 	// the machine are asked.
 	Host string `json:"host,omitempty"`
-	// Namespace and Registry are those of the service, and Objects what it was made of.
+	// Namespace and Registry say where the service is from. Objects are what it was made of.
 	Namespace string   `json:"namespace,omitempty"`
 	Registry  string   `json:"registry,omitempty"`
 	Objects   []string `json:"objects,omitempty"`

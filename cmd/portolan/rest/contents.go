@@ -14,8 +14,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// contents is what a namespace to be deleted has, and why it may not be deleted. Nobody is told of
-// kinds that they may not list.
+// contents is what is in a namespace that somebody wants to delete, and what prevents that. It
+// names no kind that the caller may not list.
 type contents struct {
 	told   []string // how many there are of each kind
 	others int      // objects of kinds that the caller may not list

@@ -5,8 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// The kind by which a cluster learns others. Here the kinds are those of the program, so that
-// there are none of it, but clients ask: Terraform's provider plans no object where this kind is
+// A cluster learns kinds by objects of this kind. This server knows its kinds without, and has no
+// such objects. But clients ask for them: Terraform's provider plans nothing where the kind is
 // unknown.
 const (
 	definitionsGroup, definitionsVersion = "apiextensions.k8s.io", "v1"
