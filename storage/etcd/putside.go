@@ -28,21 +28,21 @@ const Any = -1
 // WriteStatuses stores statuses of objects, and deletes others. After an error some of them may be
 // stored.
 func (s *Store) WriteStatuses(ctx context.Context, statuses []status.Write) error {
-	for some := range slices.Chunk(statuses, SideBatch/2) {
-		writes := make([]SideWrite, 0, SideBatch)
-		for _, one := range some {
-			write := SideWrite{Key: ObjectStatusPrefix + one.Path, Revision: Any}
-			if one.Report == nil {
-				writes = append(writes, write, SideWrite{Key: ClientStatusPrefix + one.Path, Revision: Any})
-				continue
-			}
-			var err error
-			if write.Value, err = EncodeStatus(one.Report); err != nil {
-				return err
-			}
-			writes = append(writes, write)
+	writes := make([]SideWrite, 0, len(statuses))
+	for _, one := range statuses {
+		write := SideWrite{Key: ObjectStatusPrefix + one.Path, Revision: Any}
+		if one.Report == nil {
+			writes = append(writes, write, SideWrite{Key: ClientStatusPrefix + one.Path, Revision: Any})
+			continue
 		}
-		if _, err := s.WriteSide(ctx, writes); err != nil {
+		var err error
+		if write.Value, err = EncodeStatus(one.Report); err != nil {
+			return err
+		}
+		writes = append(writes, write)
+	}
+	for some := range slices.Chunk(writes, SideBatch) {
+		if _, err := s.WriteSide(ctx, some); err != nil {
 			return err
 		}
 	}
