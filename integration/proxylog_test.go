@@ -40,7 +40,8 @@ func TestProxyLogAndDisconnect(t *testing.T) {
 	if out := two.try("", "proxy", "disconnect", "client", "-n", "shop", "--token", ed); out.code != 77 || !strings.Contains(out.stderr, `user "ed" may not `) {
 		t.Errorf("ed ends it: %+v", out)
 	}
-	expectOutcome(t, "root ends it", one.try("", "proxy", "disconnect", "client", "-m", "to try it", "--token", root), 0, "client.shop: 1 stream ended on server ")
+	// The first users end the streams of who has proved nothing, so that it may just connect anew.
+	says(one, []string{"client.shop: 1 stream ended on server "}, "proxy", "disconnect", "client", "-m", "to try it", "--token", root)
 	eventually(t, "the Envoy connects anew", func() error {
 		out := one.try("", "proxy", "log", "client", "--token", root)
 		_, after, ended := strings.Cut(out.stdout, "somebody who may administer the mesh has ended this stream")
