@@ -4,13 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -83,18 +81,7 @@ func capturedByTheAgentsRules(t *testing.T, mode capture.Mode) {
 	serveUpstream(t, "app-http", workload.listen(":8080"))
 	serveTCPUpstream(t, "app-tcp", workload.listen(":5432"))
 	serveTCPUpstream(t, "app-ssh", workload.listen(":22"))
-	seen := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		host, _, _ := net.SplitHostPort(r.RemoteAddr)
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = fmt.Fprintf(w, "{\"upstream\": %q}", host)
-	})}
-	l := workload.listen(":8081")
-	var serving sync.WaitGroup
-	serving.Go(func() { _ = seen.Serve(l) })
-	t.Cleanup(func() {
-		_ = seen.Close()
-		serving.Wait()
-	})
+	serveCallers(t, workload.listen(":8081"))
 
 	s := startServer(t, serverOptions{})
 	s.apply(`
