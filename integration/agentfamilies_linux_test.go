@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -278,7 +279,7 @@ func (m *lanMachine) linkLocal() {
 // counted returns a counter of the machine's Envoy.
 func (m *lanMachine) counted(name string) (n int) {
 	m.t.Helper()
-	got, err := m.program("curl", "-sS", "--max-time", "5", "http://127.0.0.1:15000/stats?usedonly&filter="+strings.TrimSuffix(name, ";.upstream_cx_total"))
+	got, err := m.program("curl", "-sS", "--max-time", "5", "http://127.0.0.1:15000/stats?usedonly&filter="+url.QueryEscape(strings.Split(name, ";")[0]))
 	if err != nil {
 		m.t.Fatal(err)
 	}
