@@ -4,13 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -76,25 +74,14 @@ func capturedByTheAgentsRules(t *testing.T, mode capture.Mode) {
 	if err := run0(append(workload.command(), "sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward")...); err != nil {
 		t.Fatal(err)
 	}
-	serveUpstream(t, "peer-http", peer.listen("10.0.0.2:9080"))
+	serveUpstream(t, "peer-http", peer.listen(":9080"))
 	serveTCPUpstream(t, "peer-tcp", peer.listen("10.0.0.2:9432"))
-	serveTCPUpstream(t, "peer-exempt", peer.listen("10.0.0.2:9999"))
+	serveTCPUpstream(t, "peer-exempt", peer.listen(":9999"))
 	serveUpstream(t, "far-http", far.listen("10.5.0.2:9080"))
 	serveUpstream(t, "app-http", workload.listen(":8080"))
 	serveTCPUpstream(t, "app-tcp", workload.listen(":5432"))
 	serveTCPUpstream(t, "app-ssh", workload.listen(":22"))
-	seen := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		host, _, _ := net.SplitHostPort(r.RemoteAddr)
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = fmt.Fprintf(w, "{\"upstream\": %q}", host)
-	})}
-	l := workload.listen(":8081")
-	var serving sync.WaitGroup
-	serving.Go(func() { _ = seen.Serve(l) })
-	t.Cleanup(func() {
-		_ = seen.Close()
-		serving.Wait()
-	})
+	serveCallers(t, workload.listen(":8081"))
 
 	s := startServer(t, serverOptions{})
 	s.apply(`
@@ -139,8 +126,11 @@ spec:
 		awaitGreetingFrom(t, peer, 0, address+":5432", "app-tcp")
 		awaitServed(t, "an application calls itself", out, "http://"+address+":8080/", "", "app-http")
 	}
-	want := map[capture.Mode]string{capture.Redirect: "127.0.0.6", capture.TProxy: "10.0.0.2"}[mode]
-	awaitServed(t, "the client as the application sees it", in, "http://10.0.0.1:8081/", "", want)
+	for address, want := range map[string]map[capture.Mode]string{
+		"10.0.0.1": {capture.Redirect: "127.0.0.6", capture.TProxy: "10.0.0.2"}, "[fd00::1]": {capture.Redirect: "::6", capture.TProxy: "fd00::2"},
+	} {
+		awaitServed(t, "the client as the application sees it", in, "http://"+address+":8081/", "", want[mode])
+	}
 	before := proxy.requestsIn()
 	awaitServed(t, "a captured service of the same machine", out, "http://10.9.0.2:8080/", "", "app-http")
 	if after := proxy.requestsIn(); after == before {
@@ -152,10 +142,15 @@ spec:
 
 	// Without the sidecar, what is captured fails, and what is exempt goes on.
 	proxy.process.kill()
-	awaitGreetingFrom(t, peer, 0, "10.0.0.1:22", "app-ssh")
-	awaitGreetingFrom(t, workload, 0, "10.0.0.2:9999", "peer-exempt")
+	for _, address := range []string{"10.0.0.", "[fd00::"} {
+		end := strings.Repeat("]", strings.Count(address, "["))
+		awaitGreetingFrom(t, peer, 0, address+"1"+end+":22", "app-ssh")
+		awaitGreetingFrom(t, workload, 0, address+"2"+end+":9999", "peer-exempt")
+	}
 	awaitServed(t, "what the machine forwards without the sidecar", far.http(t), "http://10.0.0.2:9080/", "", "peer-http")
-	for what, client := range map[string]*http.Client{"http://10.0.0.2:9080/": out, "http://10.0.0.1:8080/": in} {
+	for what, client := range map[string]*http.Client{
+		"http://10.0.0.2:9080/": out, "http://10.0.0.1:8080/": in, "http://[fd00::2]:9080/": out, "http://[fd00::1]:8080/": in,
+	} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, what, nil)
 		if err != nil {
 			t.Fatal(err)

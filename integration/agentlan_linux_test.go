@@ -18,34 +18,64 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/capture"
 )
 
-// lan is a network of machines and the mesh that they are in. Its servers are at 10.77.0.1.
+// lan is a network of machines and the mesh that they are in. Its servers are at 10.77.0.1, or at
+// fd77::1 if that is all it has.
 type lan struct {
 	*server
 	t        testing.TB
 	wire     *namespace
+	families families
+	ip       string // of the servers
 	api, xds string // as machines reach them
 	machines int
+}
+
+// families are those of the addresses that machines of a lan have.
+type families string
+
+const (
+	onlyIPv4     families = "IPv4"
+	onlyIPv6     families = "IPv6"
+	bothFamilies families = "both families"
+)
+
+// choose returns the values of the families, that of IPv4 before that of IPv6.
+func (f families) choose(v4, v6 string) []string {
+	switch f {
+	case onlyIPv4:
+		return []string{v4}
+	case onlyIPv6:
+		return []string{v6}
+	}
+	return []string{v4, v6}
 }
 
 // newLAN makes a network and starts a server for it, with some flags.
 func newLAN(t testing.TB, flags ...string) *lan {
 	t.Helper()
-	l := newWire(t)
+	return newLANOf(t, onlyIPv4, flags...)
+}
+
+// newLANOf is newLAN for machines with addresses of these families.
+func newLANOf(t testing.TB, f families, flags ...string) *lan {
+	t.Helper()
+	l := newWire(t, f)
 	l.server = l.serverIn(l.wire)
 	l.start(flags...)
 	return l
 }
 
 // newWire makes a network without a server.
-func newWire(t testing.TB) *lan {
+func newWire(t testing.TB, f families) *lan {
 	t.Helper()
 	needEnvoy(t)
 	needNamespaces(t)
-	l := &lan{t: t, wire: newNamespace(t, "wire"), api: "10.77.0.1:15080", xds: "10.77.0.1:15012"}
+	l := &lan{t: t, wire: newNamespace(t, "wire"), families: f, ip: f.choose("10.77.0.1", "fd77::1")[0]}
+	l.api, l.xds = net.JoinHostPort(l.ip, "15080"), net.JoinHostPort(l.ip, "15012")
 	// An address of its own: else the bridge takes the least of its ports, and machines lose it for
 	// half a minute when another one comes.
 	l.wire.ip("link", "add", "lan", "address", "02:00:00:00:77:01", "type", "bridge")
-	l.wire.up("lan", "10.77.0.1/16")
+	l.wire.up("lan", f.choose("10.77.0.1/16", "fd77::1/64")...)
 	return l
 }
 
@@ -66,14 +96,14 @@ func (l *lan) start(flags ...string) {
 	if _, err := os.Stat(filepath.Join(l.server.o.dataDir, "etcd")); err != nil {
 		flags = append(flags, "--new-store")
 	}
-	l.server.launchIn(l.wire, "10.77.0.1", flags...)
+	l.server.launchIn(l.wire, l.ip, flags...)
 	l.server.awaitServing()
 }
 
 // launchIn runs the server in a namespace at the usual ports of an address.
 func (s *server) launchIn(n *namespace, ip string, flags ...string) {
 	s.t.Helper()
-	args := append(n.command(), binary, "serve", "--api-address", "0.0.0.0:15080", "--xds-address", "127.0.0.1:15010", "--secure-xds-address", ip+":15012",
+	args := append(n.command(), binary, "serve", "--api-address", ":15080", "--xds-address", "127.0.0.1:15010", "--secure-xds-address", net.JoinHostPort(ip, "15012"),
 		"--api-name", ip, "--data-dir", s.o.dataDir)
 	s.process = start(s.t, "portolan", args[0], append(args[1:], flags...)...)
 }
@@ -94,7 +124,8 @@ func (s *server) awaitServing() {
 type lanMachine struct {
 	*namespace
 	lan      *lan
-	name, ip string
+	name, ip string   // the first of ips
+	ips      []string // by family
 	dir      string
 	process  *process
 }
@@ -103,7 +134,8 @@ type lanMachine struct {
 func (l *lan) machine(name string) *lanMachine {
 	l.t.Helper()
 	l.machines++
-	m := &lanMachine{namespace: newNamespace(l.t, name), lan: l, name: name, ip: fmt.Sprintf("10.77.1.%d", l.machines), dir: l.t.TempDir()}
+	ips := l.families.choose(fmt.Sprintf("10.77.1.%d", l.machines), fmt.Sprintf("fd77::1:%d", l.machines))
+	m := &lanMachine{namespace: newNamespace(l.t, name), lan: l, name: name, ip: ips[0], ips: ips, dir: l.t.TempDir()}
 	if err := os.Chown(m.dir, sidecarUser, sidecarUser); err != nil {
 		l.t.Fatal(err)
 	}
@@ -114,11 +146,18 @@ func (l *lan) machine(name string) *lanMachine {
 // plug connects the machine to the network.
 func (m *lanMachine) plug() {
 	m.t.Helper()
-	port := "p" + m.ip[strings.LastIndexByte(m.ip, '.')+1:]
+	port := "p" + m.ip[strings.LastIndexAny(m.ip, ".:")+1:]
 	m.namespace.ip("link", "add", "eth0", "type", "veth", "peer", "name", port, "netns", m.lan.wire.name)
 	m.namespace.ip("link", "set", "eth0", "addrgenmode", "none") // such an address comes late
-	m.up("eth0", m.ip+"/16")
-	m.namespace.ip("route", "add", "default", "via", "10.77.0.1")
+	for _, ip := range m.ips {
+		if strings.Contains(ip, ":") {
+			m.up("eth0", ip+"/64")
+			m.namespace.ip("-6", "route", "add", "default", "via", "fd77::1")
+		} else {
+			m.up("eth0", ip+"/16")
+			m.namespace.ip("route", "add", "default", "via", "10.77.0.1")
+		}
+	}
 	m.lan.wire.ip("link", "set", port, "master", "lan", "up")
 }
 

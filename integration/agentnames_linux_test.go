@@ -14,13 +14,13 @@ import (
 	"github.com/miekg/dns"
 )
 
-// resolver gives a network a resolver at the address of its servers, which has one host and denies
-// all others, and has the machines of the namespaces ask it.
+// resolver gives a network a resolver at the address of its servers, which has one host, with an
+// address of IPv4, and denies all others.
 func (l *lan) resolver(host, ip string) {
 	l.t.Helper()
 	var packets net.PacketConn
 	if err := l.wire.inside(func() (err error) {
-		packets, err = (&net.ListenConfig{}).ListenPacket(l.t.Context(), "udp", "10.77.0.1:53")
+		packets, err = (&net.ListenConfig{}).ListenPacket(l.t.Context(), "udp", net.JoinHostPort(l.ip, "53"))
 		return err
 	}); err != nil {
 		l.t.Fatal(err)
@@ -55,10 +55,10 @@ func (m *lanMachine) asks(resolvConf string) {
 	}
 }
 
-// program runs a program of the machine, and returns what it prints.
-func (m *lanMachine) program(command ...string) (string, error) {
-	command = append(m.command(), command...)
-	c := exec.CommandContext(m.t.Context(), command[0], command[1:]...)
+// program runs a program in the namespace, and returns what it prints.
+func (n *namespace) program(command ...string) (string, error) {
+	command = append(n.command(), command...)
+	c := exec.CommandContext(n.t.Context(), command[0], command[1:]...)
 	var out, problem bytes.Buffer
 	c.Stdout, c.Stderr = &out, &problem
 	if err := c.Run(); err != nil {

@@ -42,7 +42,7 @@ func awaitTime(t testing.TB, at time.Time) {
 // threeServers forms a store of three servers. The lan's own server is the first.
 func threeServers(t testing.TB) (*lan, []*lanServer) {
 	t.Helper()
-	l := newWire(t)
+	l := newWire(t, onlyIPv4)
 	var servers []*lanServer
 	for i := range 3 {
 		name := fmt.Sprintf("cp-%d", i+1)

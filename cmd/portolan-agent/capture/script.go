@@ -15,8 +15,11 @@ const (
 	routes = 133
 	// from4 and from6 are the addresses from which the sidecar calls the application.
 	from4, from6 = "127.0.0.6", "::6"
-	priority     = -100 // dstnat
-	mangle       = -150
+	// linkLocal are the IPv6 addresses of one link. A sidecar cannot call them: its clusters do not
+	// say of which link they are, and its own source address is of none.
+	linkLocal = "fe80::/10"
+	priority  = -100 // dstnat
+	mangle    = -150
 )
 
 // Script returns the rules in the language of nft, which loads them by nft -f. It replaces the table
@@ -76,6 +79,9 @@ func (c compiled) output(w *writer) {
 	}
 	if !c.Outbound.Off {
 		w.line(`oifname "lo" return`)
+		if c.IPv6 {
+			w.line("ip6 daddr %s return", linkLocal)
+		}
 		w.some("oifname %s return", quoted(c.ExceptInterfaces))
 		w.some("ip daddr %s return", c.notTo.v4)
 		w.some("ip6 daddr %s return", c.notTo.v6)
@@ -120,13 +126,17 @@ func (c compiled) transparent(w *writer) {
 	w.close()
 }
 
-// comesIn returns from a chain with what does not come in, or is not to be captured.
+// comesIn returns from a chain with what does not come in, or is not to be captured. It refuses what
+// the sidecar could not pass on, so that nothing gets by it.
 func (c compiled) comesIn(w *writer) {
 	c.oneFamily(w)
 	w.line(`iifname "lo" return`)
 	w.some("iifname %s return", quoted(c.ExceptInterfaces))
 	w.line("fib daddr type != local return")
 	w.line("tcp dport %s return", set(c.notInPorts))
+	if c.IPv6 {
+		w.line("ip6 daddr %s ct state new meta l4proto tcp%s reject with tcp reset", linkLocal, only("tcp dport", c.inPorts))
+	}
 }
 
 // oneFamily leaves a family alone that is not to be captured.
