@@ -203,7 +203,7 @@ func (w *World) SetMesh(document string) {
 	if err != nil {
 		w.tb.Fatal(err)
 	}
-	w.inputs.Mesh = parsed
+	w.inputs.MeshFile = parsed
 	w.commit()
 }
 
@@ -217,11 +217,11 @@ func (w *World) SetHostConsent(on bool) {
 
 func (w *World) changeMesh(change func(*meshconfig.Config)) {
 	to := meshconfig.Default()
-	if w.inputs.Mesh != nil {
-		*to = *w.inputs.Mesh
+	if w.inputs.MeshFile != nil {
+		*to = *w.inputs.MeshFile
 	}
 	change(to)
-	w.inputs.Mesh = to
+	w.inputs.MeshFile = to
 	w.commit()
 }
 

@@ -77,7 +77,7 @@ func underPolicies(facts verdict.Facts, ops []storage.Op) iter.Seq[*mesh.Service
 			concerned[key.Namespace] = true
 		}
 	}
-	all := concerned[facts.Mesh.Inputs().Mesh.GetRootNamespace()]
+	all := concerned[facts.Mesh.MeshConfig().GetRootNamespace()]
 	return func(yield func(*mesh.ServiceRow) bool) {
 		for row := range facts.Mesh.HostRows() {
 			for _, s := range row.Services {
@@ -159,7 +159,7 @@ func (l *loosened) look(s *mesh.ServiceRow) {
 
 // addNameless adds the policies that are enforced for the workload of an endpoint and name identities.
 func (l *loosened) addNameless(namespace string, e *discovery.Endpoint) {
-	root := l.to.Mesh.Inputs().Mesh.GetRootNamespace()
+	root := l.to.Mesh.MeshConfig().GetRootNamespace()
 	for _, of := range slices.Compact([]string{root, namespace}) {
 		for object := range l.to.Mesh.Inputs().Configs.List(schema.AuthorizationPolicy, of) {
 			asks := len(policy.IdentityFields(object.Spec.(*security.AuthorizationPolicy))) > 0
@@ -179,7 +179,7 @@ func placeOf(s *mesh.ServiceRow, e *discovery.Endpoint) string {
 // the policies.
 func takings(facts verdict.Facts, s *mesh.ServiceRow) map[string]taking {
 	service, out := s.Service(), map[string]taking{}
-	automatic := facts.Mesh.Inputs().Mesh.GetEnableAutoMtls().GetValue() && !service.MeshExternal && service.Resolution != discovery.DynamicDNS
+	automatic := facts.Mesh.MeshConfig().GetEnableAutoMtls().GetValue() && !service.MeshExternal && service.Resolution != discovery.DynamicDNS
 	rules, scope := facts.Mesh.RulesOf(s.Hostname), facts.Mesh.PeersOf(s.Namespace)
 	for _, e := range facts.Mesh.EndpointsOf(s).ByShard() {
 		mode := scope.Decide(e.Labels, e.Port).Mode
