@@ -101,7 +101,7 @@ func checkMeshConfig(c checker, m *meshv1alpha1.MeshConfig) {
 	}
 	checkDefaultConfig(c.at("defaultConfig"), m.GetDefaultConfig())
 	if v := m.GetServiceEntryVisibility(); v.GetApplyToSidecars() {
-		c.at("serviceEntryVisibility", "applyToSidecars").insecure("is not served: ServiceEntries that it would hide stay visible: use defaultServiceExportTo and exportTo")
+		c.at("serviceEntryVisibility", "applyToSidecars").insecure("has no effect here: ServiceEntries that it would hide stay visible: use defaultServiceExportTo and exportTo")
 	}
 }
 

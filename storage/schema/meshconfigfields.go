@@ -10,23 +10,23 @@ import (
 
 // The reasons why fields of MeshConfig have no effect, as sentences about the field.
 const (
-	ofIngress     = "has no effect: Kubernetes only: it is about Ingress objects, and no source here has them"
-	ofSelectors   = "has no effect: Kubernetes only: it selects by labels of Namespace objects, which configure nothing here: use exportTo and Sidecars"
-	ofClusters    = "has no effect: Kubernetes only: it is about services of several clusters"
-	ofAmbient     = "has no effect: it is for ambient mode, and proxies here speak no HBONE"
-	ofCA          = "has no effect: the servers sign certificates themselves: see portolan ca"
-	ofSources     = "has no effect: name sources with --config-dir and --config-source of each server"
-	ofTrust       = "has no effect: machines and servers trust the authorities of the mesh: see portolan ca"
-	ofPods        = "has no effect: Kubernetes only: it follows annotations of pods: scrape the application and the proxy by themselves"
-	ofVerifying   = "has no effect: Istio has deprecated it. Proxies verify servers unless a DestinationRule has insecureSkipVerify"
-	ofChiron      = "has no effect: Kubernetes only: Istio has deprecated it"
-	ofAddresses   = "has no effect: a proxy learns the servers from portolan proxy bootstrap or its agent"
-	ofDeprecated  = "has no effect: Istio has deprecated it"
-	ofMachines    = "has no effect: each machine says how it captures traffic: see its agent"
-	ofProbes      = "has no effect: a WorkloadGroup says how its machines are probed"
-	ofExposing    = "has no effect: it is for ambient mode unless applyToSidecars is set, and its policies select by labels of Namespace objects: use defaultServiceExportTo"
-	ofSecrets     = "has no effect: credentials of proxies are Secrets, or files of their machines"
-	ofPlaintext   = "has no effect: a proxy reaches servers on other machines by mutual TLS always"
+	ofIngress     = "has no effect here: Kubernetes only: it is about Ingress objects, and no source here has them"
+	ofSelectors   = "has no effect here: Kubernetes only: it selects by labels of Namespace objects, which configure nothing here: use exportTo and Sidecars"
+	ofClusters    = "has no effect here: Kubernetes only: it is about services of several clusters"
+	ofAmbient     = "has no effect here: it is for ambient mode, and proxies here speak no HBONE"
+	ofCA          = "has no effect here: the servers sign certificates themselves: see portolan ca"
+	ofSources     = "has no effect here: name sources with --config-dir and --config-source of each server"
+	ofTrust       = "has no effect here: machines and servers trust the authorities of the mesh: see portolan ca"
+	ofPods        = "has no effect here: Kubernetes only: it follows annotations of pods: scrape the application and the proxy by themselves"
+	ofVerifying   = "has no effect here: Istio has deprecated it. Proxies verify servers unless a DestinationRule has insecureSkipVerify"
+	ofChiron      = "has no effect here: Kubernetes only: Istio has deprecated it"
+	ofAddresses   = "has no effect here: a proxy learns the servers from portolan proxy bootstrap or its agent"
+	ofDeprecated  = "has no effect here: Istio has deprecated it"
+	ofMachines    = "has no effect here: each machine says how it captures traffic: see its agent"
+	ofProbes      = "has no effect here: a WorkloadGroup says how its machines are probed"
+	ofExposing    = "has no effect here: it is for ambient mode unless applyToSidecars is set, and its policies select by labels of Namespace objects: use defaultServiceExportTo"
+	ofSecrets     = "has no effect here: credentials of proxies are Secrets, or files of their machines"
+	ofPlaintext   = "has no effect here: a proxy reaches servers on other machines by mutual TLS always"
 	ofServersFile = "set it in the file of --mesh-config and restart the servers: it holds from their start"
 )
 
@@ -113,6 +113,18 @@ func MeshConfigFields() []MeshConfigField {
 	return out
 }
 
+// entries returns the paths of all entries of a table.
+func (f fields) entries(path string) (out []string) {
+	for _, name := range sortedKeys(f) {
+		if f[name].fields != nil {
+			out = append(out, f[name].fields.entries(path+name+".")...)
+		} else {
+			out = append(out, path+name)
+		}
+	}
+	return out
+}
+
 func listFields(path string, m protoreflect.MessageDescriptor, of fields) (out []MeshConfigField) {
 	for i := range m.Fields().Len() {
 		name := m.Fields().Get(i).JSONName()
@@ -121,7 +133,7 @@ func listFields(path string, m protoreflect.MessageDescriptor, of fields) (out [
 			out = append(out, listFields(path+name+".", m.Fields().Get(i).Message(), f.fields)...)
 			continue
 		}
-		reason := strings.TrimPrefix(f.idle, "has no effect: ")
+		reason := strings.TrimPrefix(f.idle, "has no effect here: ")
 		if f.idle == notYet {
 			reason = "not served yet"
 		}

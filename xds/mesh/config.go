@@ -21,6 +21,11 @@ func MeshConfigOf(configs *cache.Snapshot, root string) *config.Config {
 	return configs.Get(config.Key{Kind: schema.MeshConfig, Namespace: root, Name: schema.MeshConfigName})
 }
 
+// MeshConfigAt returns the mesh configuration in effect, of a file and of a configuration.
+func MeshConfigAt(file *meshconfig.Config, configs *cache.Snapshot) *meshconfig.Config {
+	return meshOf(nil, Inputs{MeshFile: file, Configs: configs})
+}
+
 // meshOf returns the mesh configuration of inputs. It is that of p if they are equal.
 func meshOf(p *PushContext, in Inputs) *meshconfig.Config {
 	object := MeshConfigOf(in.Configs, in.MeshFile.GetRootNamespace())

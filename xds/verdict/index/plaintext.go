@@ -53,6 +53,7 @@ func addLoosened(out [][]finding.Advice, from, to verdict.Facts, ops []storage.O
 		services iter.Seq[*mesh.ServiceRow]
 	}{
 		{[]config.GroupVersionKind{schema.PeerAuthentication}, underPolicies(to, ops)},
+		{[]config.GroupVersionKind{schema.MeshConfig}, underAutomatic(from, to)},
 		{[]config.GroupVersionKind{schema.DestinationRule}, underRules(to, delta)},
 		{[]config.GroupVersionKind{schema.ServiceEntry, schema.WorkloadEntry}, withEndpoints(to, delta)},
 	} {
@@ -82,6 +83,22 @@ func underPolicies(facts verdict.Facts, ops []storage.Op) iter.Seq[*mesh.Service
 		for row := range facts.Mesh.HostRows() {
 			for _, s := range row.Services {
 				if (all || concerned[s.Namespace]) && !yield(s) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// underAutomatic iterates over all services if clients no longer encrypt by themselves.
+func underAutomatic(from, to verdict.Facts) iter.Seq[*mesh.ServiceRow] {
+	return func(yield func(*mesh.ServiceRow) bool) {
+		if !from.Mesh.MeshConfig().GetEnableAutoMtls().GetValue() || to.Mesh.MeshConfig().GetEnableAutoMtls().GetValue() {
+			return
+		}
+		for row := range to.Mesh.HostRows() {
+			for _, s := range row.Services {
+				if !yield(s) {
 					return
 				}
 			}
