@@ -22,13 +22,7 @@ import (
 func TestEveryServedFieldOfMeshConfigHasAnEffect(t *testing.T) {
 	longtest.OneGoroutine(t)
 	t.Parallel()
-	const zones = "zoneAwareLbSetting, which is in the example, outranks it"
-	known := map[string]string{
-		"MeshConfig.localityLbSetting":           zones,
-		"MeshConfig.localityLbSetting.enabled":   zones,
-		"MeshConfig.meshMTLS.minProtocolVersion": "the version of the example is the default",
-		"MeshConfig.proxyHttpPort":               "TestHTTPProxyPort of xds/generate/listener",
-	}
+	known := map[string]string{"MeshConfig.meshMTLS.minProtocolVersion": "the version of the example is the default"}
 	w := xdstest.NewWorld(t)
 	w.Put(exampleObjects(t)...)
 	get := func(m *meshv1alpha1.MeshConfig) string {
