@@ -24,7 +24,7 @@ import (
 // inputs makes the Inputs of a mesh of n services in 20 namespaces, with an HTTP port and
 // two endpoints each.
 func inputs(n int) mesh.Inputs {
-	in := mesh.Inputs{Mesh: meshconfig.Default(), Configs: cache.NewSnapshot(1, pmap.Map[*config.Config]{})}
+	in := mesh.Inputs{MeshFile: meshconfig.Default(), Configs: cache.NewSnapshot(1, pmap.Map[*config.Config]{})}
 	for i := range n {
 		h, ns := host.Name(fmt.Sprintf("s%d.example", i)), fmt.Sprintf("n%d", i%20)
 		key := rows.Key(h, ns)

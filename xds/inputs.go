@@ -116,7 +116,7 @@ func (u *updater) ProxyUpdate(_, _ string) { u.count(discovery.ReasonProxy, 1) }
 func (s *DiscoveryServer) Commit() {
 	in := mesh.Inputs{
 		Configs:  s.options.Configs.Handled(),
-		Services: s.rows.Services, Endpoints: s.rows.Endpoints, Mesh: s.options.Mesh,
+		Services: s.rows.Services, Endpoints: s.rows.Endpoints, MeshFile: s.options.Mesh,
 	}
 	if s.options.SealingKeys != nil {
 		in.SealingKeys = s.options.SealingKeys()

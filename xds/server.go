@@ -39,7 +39,7 @@ type Options struct {
 	admission.Options
 	// Configs is the cache whose handled snapshot the server serves.
 	Configs cache.ConfigStoreCache
-	// Mesh is the mesh configuration; nil for the defaults.
+	// Mesh is the mesh configuration under the object of Configs; nil for the defaults.
 	Mesh *meshconfig.Config
 	// SealingKeys returns the keys that open secrets; without it no secret is served.
 	SealingKeys func() *seal.Ring
@@ -151,12 +151,12 @@ func New(o Options) *DiscoveryServer {
 		o.Synced = o.Configs.HasSynced
 	}
 	s := &DiscoveryServer{
-		Gate:    admission.New(o.Options, o.Mesh, o.Logger, o.Registerer),
 		options: o, logger: o.Logger, encoded: encode.New("portolan"), names: nameset.NewTable(),
 		shared: protocol.NewShared(), transcripts: transcript.NewBook(),
 		wakes: make(chan struct{}, 1), ready: make(chan struct{}), queue: newPushQueue(o.MaxPushes), generations: newGenerations(),
 		reasons: map[string]int{}, connections: map[*Connection]struct{}{},
 	}
+	s.Gate = admission.New(o.Options, s.meshConfig, o.Logger, o.Registerer)
 	s.updater.count = s.countReason
 	s.proxyTypes, s.objectTypes = typesOfProxies(o.Types), typesOfObjects(o.Export)
 	s.desired = desired.New(o.Types, o.Logger, func() { s.changeCount.Add(1) })
@@ -171,7 +171,7 @@ func (s *DiscoveryServer) Run(ctx context.Context) error {
 	defer s.closeAll()
 	d := debounce{max: s.options.MaxDebounce}
 	for s.await(ctx, &d) {
-		if began := time.Now(); s.publish(began) {
+		if began := time.Now(); s.publish(ctx, began) {
 			d.began(began)
 		}
 	}
@@ -253,7 +253,7 @@ func (s *DiscoveryServer) wake() {
 // publish derives the next context from the committed inputs, and marks all connections
 // for a push. A push finds nothing to do if the change does not concern its proxy.
 // publish returns false if nothing was committed since the last call.
-func (s *DiscoveryServer) publish(at time.Time) bool {
+func (s *DiscoveryServer) publish(ctx context.Context, at time.Time) bool {
 	in, from := s.committed.Load().inputs, s.context.Load()
 	if from != nil && from.Inputs() == in {
 		return false
@@ -285,7 +285,18 @@ func (s *DiscoveryServer) publish(at time.Time) bool {
 	for _, c := range connections {
 		c.mark()
 	}
+	if from != nil && !slices.Equal(from.MeshConfig().GetTrustDomainAliases(), to.MeshConfig().GetTrustDomainAliases()) {
+		s.Gate.CheckPeers(ctx)
+	}
 	return true
+}
+
+// meshConfig returns the mesh configuration in effect, that of the file before the first context.
+func (s *DiscoveryServer) meshConfig() *meshconfig.Config {
+	if p := s.Context(); p != nil {
+		return p.MeshConfig()
+	}
+	return s.options.Mesh
 }
 
 // LastRequest describes the last push; nil before the first.

@@ -74,6 +74,7 @@ func documents() []document {
 		{"audit", "", record.List{}, ""},
 		{"analyze", "", finding.List{}, ""},
 		{"describe", "vs/ratings", objects.Description{}, ""},
+		{"describe mesh", "", admin.Mesh{}, ""},
 		{"describe service", "", admin.ServiceNames{}, ""},
 		{"describe service", "ratings.shop", admin.ServiceList{}, ""},
 		{"explain", "vs", spec.Schema{}, ""},

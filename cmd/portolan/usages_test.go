@@ -48,6 +48,7 @@ var usages = map[string]usage{
 	"debug bundle":            {bare: true},
 	"delete":                  {good: "vs/reviews --yes", many: true, files: map[string]bool{"-f BAD --yes": false}},
 	"describe":                {good: "vs/reviews"},
+	"describe mesh":           {bare: true},
 	"describe service":        {bare: true},
 	"diff":                    {good: "-f FILE", many: true, files: map[string]bool{"-f BAD": false}},
 	"dns resolve":             {good: "web.shop", files: map[string]bool{"web.shop -f BAD": false}},

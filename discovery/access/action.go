@@ -15,7 +15,7 @@ const ours = "/apis/" + access.Group + "/v1/"
 // at paths of its own. Some servers lack some of them.
 func Views() []string {
 	return []string{
-		"certificate-authority", "consul", "explain", "file", "findings", "log-levels", "metrics", "paths", "profiles", "propagation",
+		"certificate-authority", "consul", "explain", "file", "findings", "log-levels", "mesh", "metrics", "paths", "profiles", "propagation",
 		"proxies", "proxyconfig", "records", "references", "sealing", "services", "sources", "store",
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/serviceentry"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -123,7 +124,7 @@ func TestExportToFallsBackOnTheMeshDefault(t *testing.T) {
 	}{
 		{`[]`, discovery.Visibility{"shop"}}, {`["*"]`, discovery.Visibility{"*"}},
 	} {
-		m := converted(t, serviceentry.Options{DefaultExportTo: []string{"."}},
+		m := converted(t, serviceentry.Options{DefaultExportTo: func(*cache.Snapshot) []string { return []string{"."} }},
 			entry(t, "se", `{hosts: [a.example], `+httpPort+`, resolution: STATIC, exportTo: `+tc.exportTo+`}`))
 		expect(t, m.row("shop", "a.example").Services[0].Attributes.ExportTo, tc.want)
 	}

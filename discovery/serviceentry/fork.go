@@ -1,6 +1,8 @@
 package serviceentry
 
 import (
+	"slices"
+
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/address"
@@ -23,9 +25,10 @@ type known struct {
 type fork struct {
 	*discovery.State
 
-	convert converter
-	off     Switches
-	known   known
+	convert  converter
+	exportTo func(*cache.Snapshot) []string
+	off      Switches
+	known    known
 }
 
 var _ discovery.Fork = (*fork)(nil)
@@ -36,8 +39,8 @@ func (s *Store) Fork() discovery.Fork { return s.settled.Load() }
 // publishState makes the store's current state available to Fork.
 func (s *Store) publishState() {
 	state := s.index.State()
-	if last := s.settled.Load(); last == nil || last.State != state || last.known != s.known {
-		s.settled.Store(&fork{State: state, convert: s.convert, off: s.off, known: s.known})
+	if last := s.settled.Load(); last == nil || last.State != state || last.known != s.known || !slices.Equal(last.convert.defaultExportTo, s.convert.defaultExportTo) {
+		s.settled.Store(&fork{State: state, convert: s.convert, exportTo: s.exportTo, off: s.off, known: s.known})
 	}
 }
 
@@ -45,7 +48,7 @@ func (s *Store) publishState() {
 func (f *fork) store(xds discovery.XDSUpdater) *Store {
 	index := discovery.NewIndex(f.State)
 	return &Store{
-		ServiceDiscovery: index, index: index, convert: f.convert, off: f.off, xds: xds, known: f.known,
+		ServiceDiscovery: index, index: index, convert: f.convert, exportTo: f.exportTo, off: f.off, xds: xds, known: f.known,
 		dirty: map[hostKey]struct{}{},
 	}
 }
@@ -53,6 +56,7 @@ func (f *fork) store(xds discovery.XDSUpdater) *Store {
 // Apply implements discovery.Fork. It calls the handlers that the cache would call.
 func (f *fork) Apply(from, to *cache.Snapshot, xds discovery.XDSUpdater) discovery.Fork {
 	s := f.store(xds)
+	s.exportHandler(from, to)
 	s.healthHandler(from, to)
 	s.addressHandler(from, to)
 	for c := range pmap.Diff(from.Configs(), to.Configs()) {

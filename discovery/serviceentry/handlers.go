@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 
+	networking "istio.io/api/networking/v1alpha3"
+
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -23,6 +25,23 @@ func (s *Store) serviceEntryHandler(old, curr *config.Config, _ cache.Event) {
 	e := s.convert.entry(curr)
 	s.catalog.addEntry(e)
 	s.markDirty(e)
+}
+
+// exportHandler converts the ServiceEntries without exportTo anew, if their default differs.
+func (s *Store) exportHandler(_, to *cache.Snapshot) {
+	if s.exportTo == nil {
+		return
+	}
+	exportTo := s.exportTo(to)
+	if slices.Equal(exportTo, s.convert.defaultExportTo) {
+		return
+	}
+	s.convert.defaultExportTo = exportTo
+	for e := range s.catalog.entries.Values() { // of the map as it was
+		if len(e.object.Spec.(*networking.ServiceEntry).GetExportTo()) == 0 {
+			s.serviceEntryHandler(e.object, e.object, cache.EventUpdate)
+		}
+	}
 }
 
 func (s *Store) markDirty(e *entry) {

@@ -22,8 +22,9 @@ type Options struct {
 	Worker *cache.Worker
 	// Configs holds the ServiceEntries and WorkloadEntries. It must not be running yet.
 	Configs cache.ConfigStoreCache
-	// DefaultExportTo replaces an empty exportTo; empty means public.
-	DefaultExportTo []string
+	// DefaultExportTo returns what replaces an empty exportTo by a configuration; empty means
+	// public, and so does a nil function. It must not block.
+	DefaultExportTo func(*cache.Snapshot) []string
 	// TrustDomain is the trust domain of service accounts; empty means
 	// discovery.DefaultTrustDomain.
 	TrustDomain string
@@ -50,6 +51,7 @@ type Store struct {
 	discovery.ServiceDiscovery // the index, for reading
 
 	convert  converter
+	exportTo func(*cache.Snapshot) []string
 	off      Switches
 	xds      discovery.XDSUpdater
 	configs  cache.ConfigStoreCache
@@ -84,14 +86,15 @@ func New(o Options) *Store {
 	s := &Store{
 		ServiceDiscovery: index,
 		convert: converter{
-			cluster: o.Cluster, defaultExportTo: o.DefaultExportTo,
-			trustDomain: cmp.Or(o.TrustDomain, discovery.DefaultTrustDomain),
+			cluster: o.Cluster, trustDomain: cmp.Or(o.TrustDomain, discovery.DefaultTrustDomain),
 		},
-		off: o.Off, xds: o.XDS, configs: o.Configs, index: index, dirty: map[hostKey]struct{}{},
+		exportTo: o.DefaultExportTo,
+		off:      o.Off, xds: o.XDS, configs: o.Configs, index: index, dirty: map[hostKey]struct{}{},
 	}
 	s.publishState()
 	mustRegister(o.Configs.RegisterEventHandler(schema.ServiceEntry, s.serviceEntryHandler))
 	mustRegister(o.Configs.RegisterEventHandler(schema.WorkloadEntry, s.workloadEntryHandler))
+	mustRegister(o.Configs.RegisterSnapshotHandler(s.exportHandler))
 	mustRegister(o.Configs.RegisterSnapshotHandler(s.healthHandler))
 	mustRegister(o.Configs.RegisterSnapshotHandler(s.addressHandler))
 	o.Worker.AtTaskEnd(s.flush)

@@ -340,22 +340,6 @@ func checkCookie(c checker, cookie *networking.LoadBalancerSettings_ConsistentHa
 		})
 }
 
-// CheckTCPKeepalive returns the faults of keep-alive settings that stand at a path outside
-// an object, such as in MeshConfig; nil for none.
-func CheckTCPKeepalive(path string, k *networking.ConnectionPoolSettings_TCPSettings_TcpKeepalive) error {
-	r := &Report{}
-	r.at(path).tcpKeepalive(k)
-	return r.faults.ErrorOrNil()
-}
-
-// CheckClientTLS returns the faults of client TLS settings that stand at a path outside an
-// object, such as in MeshConfig; nil for none.
-func CheckClientTLS(path string, t *networking.ClientTLSSettings) error {
-	r := &Report{}
-	checkClientTLS(r.at(path), t)
-	return r.faults.ErrorOrNil()
-}
-
 func (c checker) tcpKeepalive(k *networking.ConnectionPoolSettings_TCPSettings_TcpKeepalive) {
 	c.at("time").duration(k.GetTime())
 	c.at("interval").duration(k.GetInterval())

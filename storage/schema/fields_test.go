@@ -89,5 +89,5 @@ func (w *walker) unnoticed(path []protoreflect.FieldDescriptor) []string {
 }
 
 func saysIneffective(message string) bool {
-	return isNotServed(message) || strings.Contains(message, "not enforced yet") || strings.Contains(message, "is no longer a field") || strings.Contains(message, "is not supported")
+	return isNotServed(message) || strings.Contains(message, "set it in the file of --mesh-config") || strings.Contains(message, "not enforced yet") || strings.Contains(message, "is no longer a field") || strings.Contains(message, "is not supported")
 }

@@ -8,21 +8,6 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 )
 
-// CheckLocalityLbSetting returns the faults of a setting that stands at a path outside an
-// object, such as in MeshConfig; nil for none.
-func CheckLocalityLbSetting(path string, s *networking.LocalityLoadBalancerSetting) error {
-	r := &Report{}
-	r.at(path).localityLbSetting(s)
-	return r.faults.ErrorOrNil()
-}
-
-// CheckZoneAwareLbSetting is like CheckLocalityLbSetting.
-func CheckZoneAwareLbSetting(path string, s *networking.ZoneAwareLoadBalancerSetting) error {
-	r := &Report{}
-	r.at(path).zoneAwareLbSetting(s)
-	return r.faults.ErrorOrNil()
-}
-
 func checkLocality(c checker, p policy) {
 	s := p.GetLoadBalancer().GetLocalityLbSetting()
 	checkZoneAware(c.at("zoneAwareLbSetting"), p.GetLoadBalancer())

@@ -37,6 +37,7 @@ var (
 	PeerPhase             = config.GroupVersionKind{Group: portolanGroup, Version: "v1", Kind: "PeerPhase"}
 	HostGrant             = config.GroupVersionKind{Group: portolanGroup, Version: "v1", Kind: "HostGrant"}
 	KeySet                = config.GroupVersionKind{Group: portolanGroup, Version: "v1", Kind: "KeySet"}
+	MeshConfig            = config.GroupVersionKind{Group: portolanGroup, Version: "v1", Kind: "MeshConfig"}
 	RevokedIdentity       = config.GroupVersionKind{Group: portolanGroup, Version: "v1", Kind: "RevokedIdentity"}
 
 	// Objects about access: who may connect, and what each user may do.
@@ -54,7 +55,7 @@ func Pilot() Set {
 		virtualService(), workloadEntry(), workloadGroup(),
 		authorizationPolicy(), peerAuthentication(), requestAuthentication(),
 		telemetry(), wasmPlugin(),
-		joinToken(), tokenIssuer(), revokedIdentity(), peerPhase(), keySet(), hostGrant(),
+		joinToken(), tokenIssuer(), revokedIdentity(), peerPhase(), keySet(), hostGrant(), meshConfig(),
 		roleKind(), roleBinding(), userKind(),
 	)
 }

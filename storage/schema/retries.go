@@ -10,14 +10,6 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 )
 
-// CheckRetries returns the faults of the retries of a mesh configuration at a path, nil
-// for none.
-func CheckRetries(path string, r *networking.HTTPRetry) error {
-	report := &Report{}
-	checkRetries(report.at(path), r)
-	return report.faults.ErrorOrNil()
-}
-
 // retryConditions are the conditions that Envoy knows.
 func retryConditions() []string {
 	return []string{

@@ -45,6 +45,7 @@ func TestPilotServesTheNamesAndVersionsOfIstio(t *testing.T) {
 		{"portolan.io", "PeerPhase", "peerphases", "peerphase", "", "v1"},
 		{"portolan.io", "KeySet", "keysets", "keyset", "", "v1"},
 		{"portolan.io", "HostGrant", "hostgrants", "hostgrant", "", "v1"},
+		{"portolan.io", "MeshConfig", "meshconfigs", "meshconfig", "", "v1"},
 		{"portolan.io", "Role", "roles", "role", "", "v1"},
 		{"portolan.io", "RoleBinding", "rolebindings", "rolebinding", "", "v1"},
 		{"portolan.io", "User", "users", "user", "", "v1"},

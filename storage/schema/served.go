@@ -11,13 +11,17 @@ import (
 // other field has no effect, and users who set it get a warning.
 type fields map[string]field
 
-// field is a served field. If fields is nil, everything in it is served. A refused
+// field is a field of a message. If fields is nil, everything in it is served. A refused
 // field must not be set, because ignoring it would be dangerous; refused is the message
-// to users.
+// to users. A field with a reason has no effect, and idle says why.
 type field struct {
 	fields  fields
 	refused string
+	idle    string
 }
+
+// notYet is the reason of fields that have no effect before they are served.
+const notYet = "is not served yet and has no effect"
 
 // serve lists fields that are served with all they hold.
 func serve(names ...string) fields {
@@ -40,6 +44,14 @@ func (f fields) refuse(name, why string) fields {
 	return f
 }
 
+// without adds fields that have no effect, and says why: a sentence about the field.
+func (f fields) without(why string, names ...string) fields {
+	for _, name := range names {
+		f[name] = field{idle: why}
+	}
+	return f
+}
+
 // unserved reports every field that is set in a message and not served.
 func (c checker) unserved(m protoreflect.Message, served fields) {
 	all := m.Descriptor().Fields()
@@ -51,7 +63,9 @@ func (c checker) unserved(m protoreflect.Message, served fields) {
 		at := c.at(fd.JSONName())
 		switch f, ok := served[fd.JSONName()]; {
 		case !ok:
-			at.notServed("is not served yet and has no effect")
+			at.notServed(notYet)
+		case f.idle != "":
+			at.notServed("%s", f.idle)
 		case f.refused != "":
 			at.fail("%s", f.refused)
 		case f.fields != nil:
@@ -87,7 +101,9 @@ func (c checker) unservedMembers(members map[string]any, served fields) {
 		at := c.at(name)
 		switch f, ok := served[name]; {
 		case !ok:
-			at.notServed("is not served yet and has no effect")
+			at.notServed(notYet)
+		case f.idle != "":
+			at.notServed("%s", f.idle)
 		case f.refused != "":
 			at.fail("%s", f.refused)
 		case f.fields != nil:

@@ -303,17 +303,6 @@ func (c checker) exportTo(values []string) {
 	unique(c, values, identity)
 }
 
-// CheckExportTo returns the faults of a list of namespaces at a path outside an object,
-// such as in MeshConfig; nil for none. What is a warning on an object is a fault there.
-func CheckExportTo(path string, values []string) error {
-	r := &Report{}
-	r.at(path).exportTo(values)
-	for _, w := range r.warnings {
-		r.Fault(w.Field, "%s", w.Message)
-	}
-	return r.faults.ErrorOrNil()
-}
-
 func (c checker) selector(s *networking.WorkloadSelector) {
 	if s == nil {
 		return

@@ -62,7 +62,7 @@ const DefaultMaxIdentityStreams = 2000
 // Gate lets streams in. It is safe for concurrent use.
 type Gate struct {
 	options Options
-	mesh    *meshconfig.Config
+	mesh    func() *meshconfig.Config
 	logger  *slog.Logger
 
 	slots    *slots
@@ -75,8 +75,9 @@ type Gate struct {
 	checks int                  // how often CheckPeers was called
 }
 
-// New makes the gate of a mesh, and registers its metrics; a nil Registerer registers none.
-func New(o Options, mesh *meshconfig.Config, logger *slog.Logger, r prometheus.Registerer) *Gate {
+// New makes the gate of a mesh, and registers its metrics; a nil Registerer registers none. mesh
+// returns the mesh configuration in effect.
+func New(o Options, mesh func() *meshconfig.Config, logger *slog.Logger, r prometheus.Registerer) *Gate {
 	o.MaxIdentityStreams = cmp.Or(o.MaxIdentityStreams, DefaultMaxIdentityStreams)
 	o.MaxFirstSyncs = cmp.Or(o.MaxFirstSyncs, 100)
 	o.MaxWaiting = cmp.Or(o.MaxWaiting, 100*o.MaxFirstSyncs)

@@ -92,13 +92,21 @@ func (s *Stream) meet(ctx context.Context) (err error) {
 	if s.peer, err = g.options.Peer(ctx); err != nil || !s.peer.proved() {
 		return err
 	}
-	who := s.peer.Identity
-	if domain := g.mesh.GetTrustDomain(); who.TrustDomain != domain && !slices.Contains(g.mesh.GetTrustDomainAliases(), who.TrustDomain) {
+	if err := s.ofMesh(); err != nil {
+		return err
+	}
+	s.account, err = g.budget.enter(s.peer.Identity)
+	return err
+}
+
+// ofMesh returns why a client that has proved its identity is not of this mesh, nil if it is.
+func (s *Stream) ofMesh() error {
+	who, mesh := s.peer.Identity, s.gate.mesh()
+	if domain := mesh.GetTrustDomain(); who.TrustDomain != domain && !slices.Contains(mesh.GetTrustDomainAliases(), who.TrustDomain) {
 		return status.Errorf(codes.PermissionDenied, "%s is of the trust domain %q, and this mesh is %q: get a certificate of this mesh, or name the other in trustDomainAliases of its MeshConfig",
 			who, who.TrustDomain, domain)
 	}
-	s.account, err = g.budget.enter(who)
-	return err
+	return nil
 }
 
 // Release takes the stream out of the counts. It gives up the slot, also one that the
@@ -199,6 +207,9 @@ func (s *Stream) says() string {
 // check ends the stream if the proof of its client no longer holds.
 func (s *Stream) check(ctx context.Context) {
 	err := s.peer.Still(ctx)
+	if err == nil {
+		err = s.ofMesh()
+	}
 	if err == nil || status.Code(err) == codes.Unavailable || ctx.Err() != nil {
 		return
 	}

@@ -153,7 +153,7 @@ func (e *explainer) asSent(name, endpoint string, r simulate.Request) simulate.R
 // what its endpoints have, whose clients demand that name. It is empty if nothing tells: the
 // certificate is on the machine of the proxy.
 func (e *explainer) identity() string {
-	domain := e.push.Inputs().Mesh.GetTrustDomain()
+	domain := e.push.MeshConfig().GetTrustDomain()
 	return cmp.Or(e.proxy.Identity, discovery.SPIFFE(domain, e.proxy.Namespace, e.proxy.ServiceAccount), e.account())
 }
 

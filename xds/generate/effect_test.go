@@ -113,7 +113,9 @@ func exampleObjects(t *testing.T) []*config.Config {
 			t.Fatal(err)
 		}
 		for _, d := range documents {
-			if d.Config.Kind != schema.WorkloadGroup.Kind { // its fields make WorkloadEntries: TestEntryOf of discovery/registration
+			// The fields of WorkloadGroups make WorkloadEntries: TestEntryOf of discovery/registration.
+			// Those of MeshConfig are tested by themselves.
+			if d.Config.Kind != schema.WorkloadGroup.Kind && d.Config.Kind != schema.MeshConfig.Kind {
 				out = append(out, d.Config)
 			}
 		}

@@ -27,7 +27,7 @@ type large struct {
 }
 
 func newLarge(n int) *large {
-	l := &large{in: mesh.Inputs{Mesh: meshconfig.Default()}}
+	l := &large{in: mesh.Inputs{MeshFile: meshconfig.Default()}}
 	for i := range n {
 		l.service(i, "HTTP")
 		l.endpoint(i, "10.0.0.1")

@@ -8,9 +8,39 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/meshconfig"
 )
+
+// MeshConfigOf returns the object of the mesh configuration, nil if there is none. root is the root
+// namespace of the mesh.
+func MeshConfigOf(configs *cache.Snapshot, root string) *config.Config {
+	return configs.Get(config.Key{Kind: schema.MeshConfig, Namespace: root, Name: schema.MeshConfigName})
+}
+
+// MeshConfigAt returns the mesh configuration in effect, of a file and of a configuration.
+func MeshConfigAt(file *meshconfig.Config, configs *cache.Snapshot) *meshconfig.Config {
+	return meshOf(nil, Inputs{MeshFile: file, Configs: configs})
+}
+
+// meshOf returns the mesh configuration of inputs. It is that of p if they are equal.
+func meshOf(p *PushContext, in Inputs) *meshconfig.Config {
+	object := MeshConfigOf(in.Configs, in.MeshFile.GetRootNamespace())
+	if p != nil && in.MeshFile == p.inputs.MeshFile && object == MeshConfigOf(p.inputs.Configs, in.MeshFile.GetRootNamespace()) {
+		return p.mesh
+	}
+	out := in.MeshFile
+	if object != nil {
+		out = out.With(schema.WithoutFileOnly(object.Spec.(*meshv1alpha1.MeshConfig)))
+	}
+	if p != nil && p.mesh.Equal(out) {
+		return p.mesh
+	}
+	return out
+}
 
 // Field is the name of a field of MeshConfig, as in its .proto.
 type Field string

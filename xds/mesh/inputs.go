@@ -16,8 +16,9 @@ type Inputs struct {
 	// Services and Endpoints are the rows of the registries by rows.Key.
 	Services  pmap.Map[*ServiceRow]
 	Endpoints pmap.Map[*EndpointRow]
-	// Mesh is the mesh configuration; nil stands for meshconfig.Default.
-	Mesh *meshconfig.Config
+	// MeshFile is the mesh configuration of the servers' file, which lies under the object of
+	// Configs; nil stands for meshconfig.Default. See PushContext.MeshConfig.
+	MeshFile *meshconfig.Config
 	// SealingKeys are the keys that open secrets; nil for none.
 	SealingKeys *seal.Ring
 }

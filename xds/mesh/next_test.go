@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 	networking "istio.io/api/networking/v1alpha3"
 	security "istio.io/api/security/v1beta1"
 	apitype "istio.io/api/type/v1beta1"
@@ -51,7 +52,9 @@ func (d *draw) some(of []string, label string) []string {
 }
 
 func (d *draw) step() Inputs {
-	switch d.one([]string{"config", "config", "service", "endpoints", "secret", "grant"}, "what") {
+	switch d.one([]string{"config", "config", "service", "endpoints", "secret", "grant", "mesh"}, "what") {
+	case "mesh":
+		d.meshConfig()
 	case "grant":
 		d.grant()
 	case "secret":
@@ -238,9 +241,19 @@ func (d *draw) grant() {
 
 // mesh draws whether the mesh asks who speaks for hosts.
 func (d *draw) mesh() *draw {
-	d.in.Mesh = meshconfig.Default()
-	d.in.Mesh.HostConsent = rapid.Bool().Draw(d.t, "consent")
+	d.in.MeshFile = meshconfig.Default()
+	d.in.MeshFile.HostConsent = rapid.Bool().Draw(d.t, "consent")
 	return d
+}
+
+// meshConfig changes the object of the mesh configuration, or one elsewhere.
+func (d *draw) meshConfig() {
+	c := &config.Config{Meta: config.Meta{GroupVersionKind: schema.MeshConfig, Name: schema.MeshConfigName, Namespace: d.one(testNamespaces, "namespace")}}
+	c.Spec = &meshv1alpha1.MeshConfig{
+		AccessLogFile: d.one([]string{"", "/dev/stdout"}, "log"), EnableTracing: rapid.Bool().Draw(d.t, "tracing"),
+		DefaultDestinationRuleExportTo: d.some([]string{".", "*"}, "rules"), DefaultVirtualServiceExportTo: d.some([]string{".", "*"}, "routes"),
+	}
+	d.put(c)
 }
 
 // protocol draws the settings that decide which HTTP version proxies speak.
@@ -327,6 +340,9 @@ func (d *draw) endpoints() {
 func dump(p *PushContext) map[string]string {
 	out := map[string]string{}
 	put := func(table, key, value string) { out[table+" "+key] = value }
+	for k, r := range fieldRows.rowsOf(p).All() {
+		put("fields", k, r.MeshConfig.String())
+	}
 	for k, r := range ownerRows.rowsOf(p).All() {
 		put("owners", k, fmt.Sprint(r.Owner, len(r.services), len(r.grants)))
 	}
@@ -532,7 +548,7 @@ func TestRequestIsDerived(t *testing.T) {
 			in.Endpoints = in.Endpoints.Set(rows.Key("a.example", "shop"), endpoints)
 		}, false, []config.Key{rowKey}},
 	} {
-		in := Inputs{Mesh: meshconfig.Default(), Configs: cache.NewSnapshot(1, pmap.Map[*config.Config]{})}
+		in := Inputs{MeshFile: meshconfig.Default(), Configs: cache.NewSnapshot(1, pmap.Map[*config.Config]{})}
 		from := New(in)
 		tc.change(&in)
 		r := Diff(from, from.Next(in)).Request()

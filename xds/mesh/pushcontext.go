@@ -9,8 +9,8 @@ import (
 // shares all unchanged parts. The nil PushContext is the empty mesh.
 type PushContext struct {
 	inputs Inputs
-	mesh   *meshconfig.Config
-	tables [tableCount]any // the rows of each table as a pmap.Map; see tableOf.rowsOf
+	mesh   *meshconfig.Config // see meshOf
+	tables [tableCount]any    // the rows of each table as a pmap.Map; see tableOf.rowsOf
 	step   step
 	merged *merged
 }
@@ -18,32 +18,36 @@ type PushContext struct {
 // New builds the context of inputs from nothing. The result equals what Next derives by
 // any sequence of changes.
 func New(in Inputs) *PushContext {
-	if in.Mesh == nil {
-		in.Mesh = meshconfig.Default()
+	if in.MeshFile == nil {
+		in.MeshFile = meshconfig.Default()
 	}
-	out := (&PushContext{}).next(in)
+	out := (&PushContext{}).next(in, meshOf(nil, in))
 	out.step = step{self: &identity{}}
 	return out
 }
 
-// Next derives the context of newer inputs. Inputs without a mesh configuration keep that
-// of p. The cost follows the difference, but a mesh configuration that changes how other
+// Next derives the context of newer inputs. Inputs without the mesh configuration of a file keep
+// that of p. The cost follows the difference, but a mesh configuration that changes how other
 // tables are derived rebuilds everything.
 func (p *PushContext) Next(in Inputs) *PushContext {
-	if p != nil && in.Mesh == nil {
-		in.Mesh = p.mesh
-	}
-	if p == nil || in.Mesh != p.mesh && !sameTables(in.Mesh, p.mesh) {
+	if p == nil {
 		return New(in)
 	}
-	next := p.next(in)
+	if in.MeshFile == nil {
+		in.MeshFile = p.inputs.MeshFile
+	}
+	config := meshOf(p, in)
+	if config != p.mesh && !sameTables(config, p.mesh) {
+		return New(in)
+	}
+	next := p.next(in, config)
 	next.step = stepTo(p, next)
 	return next
 }
 
-func (p *PushContext) next(in Inputs) *PushContext {
+func (p *PushContext) next(in Inputs, config *meshconfig.Config) *PushContext {
 	next := *p
-	next.inputs, next.mesh = in, in.Mesh
+	next.inputs, next.mesh = in, config
 	for t := range tables {
 		tables[t].follow(p, &next)
 	}
@@ -59,6 +63,15 @@ func (p *PushContext) Revision() int64 {
 		return 0
 	}
 	return p.inputs.Configs.Revision()
+}
+
+// MeshConfig returns the mesh configuration in effect: the object over the file over the
+// defaults. Two contexts with the same one have the same pointer.
+func (p *PushContext) MeshConfig() *meshconfig.Config {
+	if p == nil {
+		return meshconfig.Default()
+	}
+	return p.mesh
 }
 
 // Inputs returns the inputs of the context.

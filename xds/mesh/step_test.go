@@ -17,7 +17,7 @@ import (
 // over several.
 func TestSinceTellsTheRowsOfOneStep(t *testing.T) {
 	t.Parallel()
-	in := mesh.Inputs{Mesh: meshconfig.Default(), Configs: cache.NewSnapshot(1, pmap.Map[*config.Config]{})}
+	in := mesh.Inputs{MeshFile: meshconfig.Default(), Configs: cache.NewSnapshot(1, pmap.Map[*config.Config]{})}
 	set := func(h host.Name, address string) {
 		key := rows.Key(h, "shop")
 		if _, known := in.Services.Get(key); !known {
@@ -66,7 +66,8 @@ func TestSinceTellsTheRowsOfOneStep(t *testing.T) {
 	if changed, known := third.Since(second); !known || !changed.Meets(read(mesh.Services, rows.Key("c.example", "shop"))) {
 		t.Error("a new service is not told")
 	}
-	in.Mesh = meshconfig.Default()
+	in.MeshFile = meshconfig.Default()
+	in.MeshFile.HTTP3 = true
 	for name, c := range map[string][2]*mesh.PushContext{
 		"two steps": {first, third}, "backwards": {second, first}, "one and the same": {first, first}, "none": {nil, first},
 		"another mesh configuration": {third, third.Next(in)},
@@ -81,7 +82,7 @@ func TestSinceTellsTheRowsOfOneStep(t *testing.T) {
 // addresses changed. The result is the same over one step or several.
 func TestAClassIsAskedForAgain(t *testing.T) {
 	t.Parallel()
-	in := mesh.Inputs{Mesh: meshconfig.Default(), Configs: cache.NewSnapshot(1, pmap.Map[*config.Config]{})}
+	in := mesh.Inputs{MeshFile: meshconfig.Default(), Configs: cache.NewSnapshot(1, pmap.Map[*config.Config]{})}
 	endpoint := func(address string) {
 		in.Endpoints = in.Endpoints.Set(rows.Key("a.example", "shop"), &mesh.EndpointRow{
 			Hostname: "a.example", Namespace: "shop",

@@ -76,7 +76,7 @@ func (j *Judge) SeenBy(proxy *discovery.Proxy) *mesh.View {
 	for _, address := range proxy.IPAddresses {
 		j.ReadMesh(mesh.InstancesKey(address))
 	}
-	for _, namespace := range []string{proxy.Namespace, j.Mesh().Inputs().Mesh.GetRootNamespace()} {
+	for _, namespace := range []string{proxy.Namespace, j.Mesh().MeshConfig().GetRootNamespace()} {
 		j.Read(ObjectsRow, config.NamespacePath(schema.Sidecar, namespace))
 	}
 	of := j.Mesh().ClassOf(proxy)

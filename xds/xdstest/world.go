@@ -75,7 +75,12 @@ func NewWorld(tb testing.TB, documents ...string) *World {
 	tb.Helper()
 	w := &World{tb: tb, worker: cache.NewWorker(), recorder: &discoverytest.Recorder{}, sealer: newSealer(tb, memory.New(schema.Pilot(), memory.Options{}))}
 	w.feed = cache.NewFeed(cache.FeedOptions{Worker: w.worker, Schemas: schema.Pilot()})
-	serviceentry.New(serviceentry.Options{XDS: w.recorder, Worker: w.worker, Configs: staticCache{w.feed}})
+	serviceentry.New(serviceentry.Options{
+		XDS: w.recorder, Worker: w.worker, Configs: staticCache{w.feed},
+		DefaultExportTo: func(configs *cache.Snapshot) []string {
+			return mesh.MeshConfigAt(cmp.Or(w.inputs.MeshFile, meshconfig.Default()), configs).GetDefaultServiceExportTo()
+		},
+	})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -203,7 +208,7 @@ func (w *World) SetMesh(document string) {
 	if err != nil {
 		w.tb.Fatal(err)
 	}
-	w.inputs.Mesh = parsed
+	w.inputs.MeshFile = parsed
 	w.commit()
 }
 
@@ -217,11 +222,11 @@ func (w *World) SetHostConsent(on bool) {
 
 func (w *World) changeMesh(change func(*meshconfig.Config)) {
 	to := meshconfig.Default()
-	if w.inputs.Mesh != nil {
-		*to = *w.inputs.Mesh
+	if w.inputs.MeshFile != nil {
+		*to = *w.inputs.MeshFile
 	}
 	change(to)
-	w.inputs.Mesh = to
+	w.inputs.MeshFile = to
 	w.commit()
 }
 

@@ -71,7 +71,7 @@ name alone: an object may still not be exported to another.`,
 	}
 	c.Flags().StringVarP(&namespace, "namespace", "n", "", `namespace of the object (default $PORTOLAN_NAMESPACE, else "default")`)
 	cli.RegisterOutput(c, &output, outputs...)
-	c.AddCommand(newDescribeServiceCommand(env))
+	c.AddCommand(newDescribeServiceCommand(env), newDescribeMeshCommand(env))
 	return c
 }
 

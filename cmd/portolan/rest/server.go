@@ -114,7 +114,7 @@ type Options struct {
 	// Permit returns why the store may not get an operation: another source of Cache has
 	// the object. It returns nil if it may. A nil Permit permits all operations.
 	Permit func(op storage.Op) error
-	// Reserved returns why an operation is for servers only, nil if it is not; stored is
+	// Reserved returns why no user may do an operation, nil if one may; stored is
 	// the object in the store, nil for none. Users may do a reserved deletion only over
 	// Socket. A nil Reserved reserves nothing.
 	Reserved func(op storage.Op, stored *config.Config) error

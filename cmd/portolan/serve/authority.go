@@ -51,8 +51,11 @@ func (s *server) addAuthority() (err error) {
 }
 
 // reserved refuses writes of what only servers may write: the authority's keys, PeerPhases and
-// KeySets.
+// KeySets. It refuses a MeshConfig outside the root namespace, too.
 func (s *server) reserved(op storage.Op, stored *config.Config) error {
+	if fault := schema.MeshConfigElsewhere(op.Target(), s.o.Mesh.GetRootNamespace()); fault != nil && op.Verb != storage.Delete {
+		return fmt.Errorf("%w: %s: %w", storage.ErrInvalid, op.Target(), fault)
+	}
 	if op.Target().Kind == schema.PeerPhase {
 		return fmt.Errorf("%w: %s says how far proxies follow the PeerAuthentications of its namespace, and the leading server alone writes it: change these", storage.ErrReadOnly, op.Target())
 	}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/serve/loglevel"
 	"github.com/portolan-mesh/portolan/discovery"
@@ -13,6 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/filesd"
 	"github.com/portolan-mesh/portolan/discovery/lastknown"
 	"github.com/portolan-mesh/portolan/discovery/serviceentry"
+	"github.com/portolan-mesh/portolan/xds/mesh"
 )
 
 // If several registries could answer a query the first does.
@@ -20,7 +22,10 @@ func (s *server) addRegistries() error {
 	s.registry = aggregate.New(aggregate.Options{XDS: s.xds, Worker: s.worker})
 	entries := serviceentry.New(serviceentry.Options{
 		XDS: s.xds, Worker: s.worker, Configs: s.source,
-		DefaultExportTo: s.o.Mesh.GetDefaultServiceExportTo(), TrustDomain: s.o.Mesh.GetTrustDomain(),
+		DefaultExportTo: func(configs *cache.Snapshot) []string {
+			return mesh.MeshConfigAt(s.o.Mesh, configs).GetDefaultServiceExportTo()
+		},
+		TrustDomain: s.o.Mesh.GetTrustDomain(),
 	})
 	if err := s.addRegistry(entries, nil); err != nil {
 		return err

@@ -219,6 +219,7 @@ func (s *server) addAPI() (err error) {
 	s.api.Handle(admin.ProxiesPath, admin.Proxies(s.xds, view))
 	s.api.View(admin.PropagationPath, admin.ServePropagation(view, s.source, s.keptFor))
 	s.api.View(admin.ServicesPath, admin.Services(s.xds, admin.Registries{Places: s.placesOf, Findings: s.verdicts.OfService}))
+	s.api.View(admin.MeshPath, admin.ServeMesh(s.xds))
 	s.api.View(admin.ReferencesPath, admin.ServeReferences(s.xds))
 	s.api.Ask(explain.Path, explain.Serve(s.xds, catalogue.Types(), admin.Elsewhere{View: view}))
 	s.api.Ask(explain.CheckPath, explain.Check(s.xds, catalogue.Types(), admin.Elsewhere{View: view}))

@@ -38,7 +38,7 @@ func (j *judge) reach(object *config.Config, services []*mesh.ServiceRow) discov
 
 // isCommon reports whether proxies of other namespaces use the rules of a namespace, too.
 func (j *judge) isCommon(namespace string, services []*mesh.ServiceRow) bool {
-	return namespace == j.Mesh().Inputs().Mesh.GetRootNamespace() ||
+	return namespace == j.Mesh().MeshConfig().GetRootNamespace() ||
 		slices.ContainsFunc(services, func(s *mesh.ServiceRow) bool { return s.Namespace == namespace })
 }
 

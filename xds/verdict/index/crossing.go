@@ -23,7 +23,7 @@ func addCrossings(j *verdict.Judge, object *config.Config) {
 		for c := range j.Mesh().Crossings(object, one) {
 			j.Read(verdict.ObjectsRow, config.NamespacePath(schema.HostGrant, c.Owner.Namespace))
 			if !claim.Entitled(object, one.Host, c.Owner) && !j.Mesh().Consents(c.Owner, from) {
-				j.Add(crossing(object, c, j.Mesh().Inputs().Mesh.HostConsent))
+				j.Add(crossing(object, c, j.Mesh().MeshConfig().HostConsent))
 				break
 			}
 			if looked++; looked == verdict.MaxLooked {

@@ -51,7 +51,7 @@ func (x *Index) foresee(to verdict.Facts) *Index {
 // keep keeps the outcome of a judgement.
 func (x *Index) next(to verdict.Facts, warnings func(*config.Config) []verdict.Verdict, keep func(x *Index, path string, by outcome)) *Index {
 	next := &Index{}
-	if x != nil && x.world.Mesh != nil && x.world.Mesh.Inputs().Mesh == to.Mesh.Inputs().Mesh {
+	if x != nil && x.world.Mesh != nil && x.world.Mesh.MeshConfig() == to.Mesh.MeshConfig() {
 		*next = *x
 	}
 	from, before, registered := next.world.Facts, next.unbuilt, next.registrations

@@ -53,6 +53,7 @@ func addLoosened(out [][]finding.Advice, from, to verdict.Facts, ops []storage.O
 		services iter.Seq[*mesh.ServiceRow]
 	}{
 		{[]config.GroupVersionKind{schema.PeerAuthentication}, underPolicies(to, ops)},
+		{[]config.GroupVersionKind{schema.MeshConfig}, underAutomatic(from, to)},
 		{[]config.GroupVersionKind{schema.DestinationRule}, underRules(to, delta)},
 		{[]config.GroupVersionKind{schema.ServiceEntry, schema.WorkloadEntry}, withEndpoints(to, delta)},
 	} {
@@ -77,11 +78,27 @@ func underPolicies(facts verdict.Facts, ops []storage.Op) iter.Seq[*mesh.Service
 			concerned[key.Namespace] = true
 		}
 	}
-	all := concerned[facts.Mesh.Inputs().Mesh.GetRootNamespace()]
+	all := concerned[facts.Mesh.MeshConfig().GetRootNamespace()]
 	return func(yield func(*mesh.ServiceRow) bool) {
 		for row := range facts.Mesh.HostRows() {
 			for _, s := range row.Services {
 				if (all || concerned[s.Namespace]) && !yield(s) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// underAutomatic iterates over all services if clients no longer encrypt by themselves.
+func underAutomatic(from, to verdict.Facts) iter.Seq[*mesh.ServiceRow] {
+	return func(yield func(*mesh.ServiceRow) bool) {
+		if !from.Mesh.MeshConfig().GetEnableAutoMtls().GetValue() || to.Mesh.MeshConfig().GetEnableAutoMtls().GetValue() {
+			return
+		}
+		for row := range to.Mesh.HostRows() {
+			for _, s := range row.Services {
+				if !yield(s) {
 					return
 				}
 			}
@@ -159,7 +176,7 @@ func (l *loosened) look(s *mesh.ServiceRow) {
 
 // addNameless adds the policies that are enforced for the workload of an endpoint and name identities.
 func (l *loosened) addNameless(namespace string, e *discovery.Endpoint) {
-	root := l.to.Mesh.Inputs().Mesh.GetRootNamespace()
+	root := l.to.Mesh.MeshConfig().GetRootNamespace()
 	for _, of := range slices.Compact([]string{root, namespace}) {
 		for object := range l.to.Mesh.Inputs().Configs.List(schema.AuthorizationPolicy, of) {
 			asks := len(policy.IdentityFields(object.Spec.(*security.AuthorizationPolicy))) > 0
@@ -179,7 +196,7 @@ func placeOf(s *mesh.ServiceRow, e *discovery.Endpoint) string {
 // the policies.
 func takings(facts verdict.Facts, s *mesh.ServiceRow) map[string]taking {
 	service, out := s.Service(), map[string]taking{}
-	automatic := facts.Mesh.Inputs().Mesh.GetEnableAutoMtls().GetValue() && !service.MeshExternal && service.Resolution != discovery.DynamicDNS
+	automatic := facts.Mesh.MeshConfig().GetEnableAutoMtls().GetValue() && !service.MeshExternal && service.Resolution != discovery.DynamicDNS
 	rules, scope := facts.Mesh.RulesOf(s.Hostname), facts.Mesh.PeersOf(s.Namespace)
 	for _, e := range facts.Mesh.EndpointsOf(s).ByShard() {
 		mode := scope.Decide(e.Labels, e.Port).Mode

@@ -203,7 +203,7 @@ func (j *policyJudge) servedBy(p chosen) func(yield func(int, discovery.Port) bo
 // paths tells of paths and hosts that no request has, and of paths that a request can write in
 // another way.
 func (j *policyJudge) paths() {
-	normalization := j.Mesh().Inputs().Mesh.GetPathNormalization().GetNormalization()
+	normalization := j.Mesh().MeshConfig().GetPathNormalization().GetNormalization()
 	merges := normalization == meshv1alpha1.MeshConfig_ProxyPathNormalization_MERGE_SLASHES || normalization == meshv1alpha1.MeshConfig_ProxyPathNormalization_DECODE_AND_MERGE_SLASHES
 	avoided := ""
 	for i, rule := range j.spec.GetRules() {
@@ -280,7 +280,7 @@ func (j *policyJudge) provider() {
 	}
 	asked, unseen := j.asked(name)
 	switch {
-	case j.Mesh().Inputs().Mesh.Authorizer(name) == nil:
+	case j.Mesh().MeshConfig().Authorizer(name) == nil:
 		j.add(verdict.ProviderMissing, field, "add it to extensionProviders of the mesh configuration, as envoyExtAuthzGrpc or envoyExtAuthzHttp",
 			"%q is no external authorizer of the mesh: what the rules match is refused", name)
 	case unseen.Count() > 0:

@@ -25,7 +25,7 @@ func RequestAuthentication(j *verdict.Judge, object *config.Config) {
 
 // requestAuthentication warns of rules whose keys are not fetched, or cannot be fetched again.
 func (j *judge) requestAuthentication(object *config.Config) {
-	root := j.Mesh().Inputs().Mesh.GetRootNamespace()
+	root := j.Mesh().MeshConfig().GetRootNamespace()
 	for i, rule := range object.Spec.(*securityv1beta1.RequestAuthentication).GetJwtRules() {
 		source, ok := keyset.SourceOf(rule)
 		if !ok {

@@ -22,7 +22,7 @@ func (j *judge) roleBinding(object *config.Config) {
 	if !ok || slices.Contains(builtIn, spec.Role) {
 		return
 	}
-	root := j.Mesh().Inputs().Mesh.GetRootNamespace()
+	root := j.Mesh().MeshConfig().GetRootNamespace()
 	where := "namespace " + root
 	if object.Namespace != root {
 		where += " nor of " + object.Namespace
@@ -46,7 +46,7 @@ func Role(j *verdict.Judge, object *config.Config) { (&judge{j}).role(object) }
 // role warns if no binding gives a Role to anybody. A binding of the Role's namespace can; for
 // a Role of the root namespace one of any, since it goes before Roles of its name elsewhere.
 func (j *judge) role(object *config.Config) {
-	root := j.Mesh().Inputs().Mesh.GetRootNamespace()
+	root := j.Mesh().MeshConfig().GetRootNamespace()
 	ofAll := object.Namespace == root
 	if ofAll || j.Object(config.Key{Kind: schema.Role, Namespace: root, Name: object.Name}) == nil {
 		j.Read(verdict.BindersRow, object.Name)

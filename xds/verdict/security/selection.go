@@ -31,7 +31,7 @@ type chosen struct {
 }
 
 func selectionOf(j *verdict.Judge, object *config.Config) selection {
-	s := selection{judge: judge{j}, object: object, policy: selecting.NewPolicy(object), root: j.Mesh().Inputs().Mesh.GetRootNamespace()}
+	s := selection{judge: judge{j}, object: object, policy: selecting.NewPolicy(object), root: j.Mesh().MeshConfig().GetRootNamespace()}
 	of := object.Namespace
 	if of == s.root {
 		of = ""

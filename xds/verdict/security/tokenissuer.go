@@ -13,7 +13,7 @@ func TokenIssuer(j *verdict.Judge, object *config.Config) { (&judge{j}).tokenIss
 // tokenIssuer warns of a TokenIssuer outside the root namespace, where servers do not look for
 // it, and of keys that cannot be fetched.
 func (j *judge) tokenIssuer(object *config.Config) {
-	if root := j.Mesh().Inputs().Mesh.GetRootNamespace(); object.Namespace != root {
+	if root := j.Mesh().MeshConfig().GetRootNamespace(); object.Namespace != root {
 		j.Add(verdict.Verdict{
 			Code:    verdict.IssuerElsewhere,
 			Message: fmt.Sprintf("is in namespace %s, and the issuers of the mesh are in %s: its tokens prove nothing", object.Namespace, root),

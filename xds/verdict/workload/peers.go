@@ -26,7 +26,7 @@ func PeerAuthentication(j *verdict.Judge, object *config.Config) {
 // peerAuthentication judges for whom a policy is, which other one counts in its place, and what
 // it refuses.
 func (j *judge) peerAuthentication(object *config.Config, spec *security.PeerAuthentication) {
-	root := j.Mesh().Inputs().Mesh.GetRootNamespace()
+	root := j.Mesh().MeshConfig().GetRootNamespace()
 	selector := labels.Instance(spec.GetSelector().GetMatchLabels())
 	switch {
 	case len(selector) > 0 && object.Namespace == root:
@@ -89,7 +89,7 @@ type cutOff struct {
 }
 
 func (j *judge) cutOffBy(object *config.Config) (out cutOff) {
-	automatic := j.Mesh().Inputs().Mesh.GetEnableAutoMtls().GetValue()
+	automatic := j.Mesh().MeshConfig().GetEnableAutoMtls().GetValue()
 	looked := 0
 	for s := range j.Services("*") {
 		if looked++; looked > verdict.MaxLooked {
@@ -262,7 +262,7 @@ func (j *judge) unpinned(field string, own labels.Instance, account string, subj
 // waits warns that a client in plaintext waits for a server that speaks first, where the proxy
 // waits for the client to see whether it begins TLS.
 func (j *judge) waits(object *config.Config, spec *networking.ServiceEntry) {
-	if j.Mesh().Inputs().Mesh.GetProtocolDetectionTimeout().AsDuration() > 0 {
+	if j.Mesh().MeshConfig().GetProtocolDetectionTimeout().AsDuration() > 0 {
 		return
 	}
 	for i, p := range spec.GetPorts() {

@@ -7,7 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/reflect/protoreflect"
 	wasm "istio.io/api/extensions/v1alpha1"
+	mesh "istio.io/api/mesh/v1alpha1"
 	networking "istio.io/api/networking/v1alpha3"
 	networkingv1beta1 "istio.io/api/networking/v1beta1"
 	security "istio.io/api/security/v1beta1"
@@ -56,6 +58,16 @@ func specColumns(kind config.GroupVersionKind) []Column {
 				return text.ListOf(s.Sealed.Entries, func(e secret.Entry) string { return e.Name }, wide)
 			}),
 		}
+	case schema.MeshConfig:
+		return []Column{show("Sets", func(m *mesh.MeshConfig, wide bool) string {
+			var names []string
+			m.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
+				names = append(names, field.JSONName())
+				return true
+			})
+			slices.Sort(names)
+			return text.List(names, wide)
+		})}
 	case schema.JoinToken:
 		type spec = *access.JoinToken
 		return []Column{

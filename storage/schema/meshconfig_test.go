@@ -1,0 +1,108 @@
+package schema_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+func TestMeshConfigRules(t *testing.T) {
+	t.Parallel()
+	validated := func(name, spec string) (refused, warned []string) {
+		m := &meshv1alpha1.MeshConfig{}
+		if err := config.DecodeMessage("spec", []byte(spec), m); err != nil {
+			t.Fatal(err)
+		}
+		object := &config.Config{Meta: config.Meta{GroupVersionKind: schema.MeshConfig, Namespace: "istio-system", Name: name}, Spec: m}
+		warnings, err := schema.Pilot().Kind(schema.MeshConfig).Validate(object)
+		return messages(err), texts(warnings)
+	}
+	for _, c := range []struct {
+		name, spec      string
+		refused, warned []string
+	}{
+		{"default", "{connectTimeout: 3s, outboundTrafficPolicy: {mode: REGISTRY_ONLY}}", nil, nil},
+		{"default", "{}", nil, nil},
+		{"mine", "{}", []string{"metadata.name: must be default: a mesh has one MeshConfig"}, nil},
+		{"default", "{rootNamespace: a, trustDomain: b}", []string{
+			"spec.rootNamespace: set it in the file of --mesh-config and restart the servers: it holds from their start",
+			"spec.trustDomain: set it in the file of --mesh-config and restart the servers: it holds from their start"}, nil},
+		{"default", "{connectTimeout: 0s, defaultConfig: {gatewayTopology: {forwardClientCertDetails: 9}}}", []string{
+			"spec.connectTimeout: must be at least 1ms, is 0s",
+			"spec.defaultConfig.gatewayTopology.forwardClientCertDetails: 9 is unknown: use SANITIZE, FORWARD_ONLY, APPEND_FORWARD, SANITIZE_SET or ALWAYS_FORWARD_ONLY"}, nil},
+		{"default", "{ingressClass: istio, defaultConfig: {interceptionMode: TPROXY}}", nil, []string{
+			"spec.ingressClass has no effect here: Kubernetes only: it is about Ingress objects, and no source here has them",
+			"spec.defaultConfig.interceptionMode has no effect here: each machine says how it captures traffic: see its agent"}},
+		{"default", "{serviceEntryVisibility: {applyToSidecars: true}}", nil, []string{
+			"spec.serviceEntryVisibility.applyToSidecars has no effect here: ServiceEntries that it would hide stay visible: use defaultServiceExportTo and exportTo",
+			"spec.serviceEntryVisibility has no effect here: it is for ambient mode unless applyToSidecars is set, and its policies select by labels of Namespace objects: use defaultServiceExportTo"}},
+	} {
+		refused, warned := validated(c.name, c.spec)
+		if fmt.Sprint(refused, warned) != fmt.Sprint(c.refused, c.warned) {
+			t.Errorf("%s: refused %q, warned %q", c.spec, refused, warned)
+		}
+	}
+}
+
+func TestMeshConfigElsewhere(t *testing.T) {
+	t.Parallel()
+	key := func(kind config.GroupVersionKind, namespace string) config.Key {
+		return config.Key{Kind: kind, Namespace: namespace, Name: "default"}
+	}
+	if err := schema.MeshConfigElsewhere(key(schema.MeshConfig, "istio-system"), "istio-system"); err != nil {
+		t.Errorf("in the root namespace: %v", err)
+	}
+	if err := schema.MeshConfigElsewhere(key(schema.Sidecar, "shop"), "istio-system"); err != nil {
+		t.Errorf("another kind: %v", err)
+	}
+	if err := schema.MeshConfigElsewhere(key(schema.MeshConfig, "shop"), "istio-system"); err == nil || !strings.Contains(err.Error(), "apply it with -n istio-system") {
+		t.Errorf("elsewhere: %v", err)
+	}
+}
+
+var updateDocs = flag.Bool("update-docs", false, "write the table of docs/operations/mesh-config.md")
+
+// TestMeshConfigFields: each field of MeshConfig is served or has a reason, and the page says so.
+func TestMeshConfigFields(t *testing.T) {
+	t.Parallel()
+	const page, begin, end = "../../docs/operations/mesh-config.md", "<!-- fields: begin -->\n", "<!-- fields: end -->\n"
+	table := "| field | effect |\n|---|---|\n"
+	for _, f := range schema.MeshConfigFields() {
+		effect := "served"
+		switch {
+		case !f.Served && f.Reason == "":
+			t.Errorf("%s: say in the table of storage/schema/meshconfigfields.go whether it is served, or why not", f.Path)
+		case !f.Served:
+			effect = "none: " + f.Reason
+		case f.FileOnly:
+			effect = "served, in the file alone"
+		}
+		table += "| `" + f.Path + "` | " + effect + " |\n"
+	}
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, found := strings.Cut(string(text), begin)
+	is, after, ends := strings.Cut(rest, end)
+	if !found || !ends {
+		t.Fatalf("%s lacks the marks of the table", page)
+	}
+	if *updateDocs {
+		if err := os.WriteFile(page, []byte(before+begin+table+end+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if is != table {
+		t.Errorf("%s is not what the fields are: go test ./storage/schema -run TestMeshConfigFields -update-docs writes it", page)
+	}
+	for _, unknown := range schema.UnknownMeshConfigFields() {
+		t.Errorf("the table of storage/schema/meshconfigfields.go has %s, which is no field", unknown)
+	}
+}

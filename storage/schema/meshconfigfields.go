@@ -1,0 +1,143 @@
+package schema
+
+import (
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+)
+
+// The reasons why fields of MeshConfig have no effect, as sentences about the field.
+const (
+	ofIngress     = "has no effect here: Kubernetes only: it is about Ingress objects, and no source here has them"
+	ofSelectors   = "has no effect here: Kubernetes only: it selects by labels of Namespace objects, which configure nothing here: use exportTo and Sidecars"
+	ofClusters    = "has no effect here: Kubernetes only: it is about services of several clusters"
+	ofAmbient     = "has no effect here: it is for ambient mode, and proxies here speak no HBONE"
+	ofCA          = "has no effect here: the servers sign certificates themselves: see portolan ca"
+	ofSources     = "has no effect here: name sources with --config-dir and --config-source of each server"
+	ofTrust       = "has no effect here: machines and servers trust the authorities of the mesh: see portolan ca"
+	ofPods        = "has no effect here: Kubernetes only: it follows annotations of pods: scrape the application and the proxy by themselves"
+	ofVerifying   = "has no effect here: Istio has deprecated it. Proxies verify servers unless a DestinationRule has insecureSkipVerify"
+	ofChiron      = "has no effect here: Kubernetes only: Istio has deprecated it"
+	ofAddresses   = "has no effect here: a proxy learns the servers from portolan proxy bootstrap or its agent"
+	ofDeprecated  = "has no effect here: Istio has deprecated it"
+	ofMachines    = "has no effect here: each machine says how it captures traffic: see its agent"
+	ofProbes      = "has no effect here: a WorkloadGroup says how its machines are probed"
+	ofExposing    = "has no effect here: it is for ambient mode unless applyToSidecars is set, and its policies select by labels of Namespace objects: use defaultServiceExportTo"
+	ofSecrets     = "has no effect here: credentials of proxies are Secrets, or files of their machines"
+	ofPlaintext   = "has no effect here: a proxy reaches servers on other machines by mutual TLS always"
+	ofServersFile = "set it in the file of --mesh-config and restart the servers: it holds from their start"
+)
+
+// fileOnly are the fields that servers read once at their start, from the file of
+// --mesh-config. An object must not set them.
+var fileOnly = []string{"rootNamespace", "trustDomain"}
+
+// meshConfigFields is the one table of what becomes of each field of MeshConfig. Fields that
+// are served in part have a table of their own.
+func meshConfigFields() fields {
+	return serve(
+		"accessLogEncoding", "accessLogFile", "accessLogFormat", "connectTimeout", "defaultDestinationRuleExportTo", "defaultHttpRetryPolicy",
+		"defaultServiceExportTo", "defaultVirtualServiceExportTo", "dnsRefreshRate", "enableAutoMtls", "h2UpgradePolicy", "inboundClusterStatName",
+		"inboundTrafficPolicy", "localityLbSetting", "meshMTLS", "outboundClusterStatName", "outboundTrafficPolicy", "pathNormalization",
+		"protocolDetectionTimeout", "proxyHttpPort", "proxyInboundListenPort", "proxyListenPort", "rootNamespace", "tcpKeepalive", "tlsDefaults",
+		"trustDomain", "trustDomainAliases", "zoneAwareLbSetting",
+	).
+		with("defaultConfig", proxyConfigFields()).
+		with("extensionProviders", providerFields()).
+		without(notYet, "defaultProviders", "defaultTrafficPolicy", "disableEnvoyListenerLog", "enableEnvoyAccessLogService", "enableTracing").
+		without(ofIngress, "ingressClass", "ingressControllerMode", "ingressSelector", "ingressService").
+		without(ofSelectors, "discoverySelectors").
+		without(ofClusters, "serviceScopeConfigs", "serviceSettings").
+		without(ofAmbient, "hboneIdleTimeout").
+		without(ofCA, "ca").
+		without(ofChiron, "certificates").
+		without(ofTrust, "caCertificates").
+		without(ofSources, "configSources").
+		without(ofPods, "enablePrometheusMerge").
+		without(ofVerifying, "verifyCertificateAtClient").
+		without(ofExposing, "serviceEntryVisibility")
+}
+
+// providerFields are the kinds of extension providers.
+func providerFields() fields {
+	return serve("name", "envoyExtAuthzGrpc", "envoyExtAuthzHttp").
+		without(notYet, "datadog", "envoyFileAccessLog", "envoyHttpAls", "envoyOtelAls", "envoyTcpAls", "opentelemetry", "prometheus",
+			"skywalking", "stackdriver", "zipkin").
+		without(ofSecrets, "sds").
+		without(ofDeprecated, "lightstep", "opencensus")
+}
+
+// proxyConfigFields are the fields of defaultConfig.
+func proxyConfigFields() fields {
+	return fields{}.
+		with("gatewayTopology", serve("forwardClientCertDetails", "numTrustedProxies", "proxyProtocol")).
+		with("proxyHeaders", proxyHeaderFields()).
+		without(notYet,
+			"binaryPath", "concurrency", "configPath", "connectionSettings", "customConfigFile", "drainDuration", "envoyAccessLogService",
+			"envoyMetricsService", "extraStatTags", "fileFlushInterval", "fileFlushMinSizeKb", "holdApplicationUntilProxyStarts", "image",
+			"meshId", "privateKeyProvider", "proxyAdminPort", "proxyBootstrapTemplatePath", "proxyMetadata", "proxyStatsMatcher",
+			"runtimeValues", "serviceCluster", "statNameLength", "statsCompression", "statsdUdpAddress", "statusPort",
+			"terminationDrainDuration", "tracing", "tracingServiceName").
+		without(ofAddresses, "discoveryAddress").
+		without(ofPlaintext, "controlPlaneAuthPolicy").
+		without(ofMachines, "interceptionMode").
+		without(ofProbes, "readinessProbe").
+		without(ofTrust, "caCertificatesPem").
+		without(ofDeprecated, "availabilityZone", "discoveryRefreshDelay", "envoyMetricsServiceAddress", "sds", "zipkinAddress")
+}
+
+func proxyHeaderFields() fields {
+	return serve("forwardedClientCert", "setCurrentClientCertDetails").
+		without(notYet, "attemptCount", "envoyDebugHeaders", "metadataExchangeHeaders", "preserveHttp1HeaderCase", "requestId", "server", "xForwardedHost", "xForwardedPort")
+}
+
+// MeshConfigField says what becomes of one field of MeshConfig.
+type MeshConfigField struct {
+	// Path is its path from the top, such as defaultConfig.proxyHeaders.server.
+	Path string
+	// Served says that the field has an effect.
+	Served bool
+	// FileOnly says that only the file of --mesh-config sets it.
+	FileOnly bool
+	// Reason says why a field that is not served has no effect.
+	Reason string
+}
+
+// MeshConfigFields returns all fields of MeshConfig by path, with those of messages that are
+// served in part. A field without an entry in the table has no reason.
+func MeshConfigFields() []MeshConfigField {
+	out := listFields("", (&meshv1alpha1.MeshConfig{}).ProtoReflect().Descriptor(), meshConfigFields())
+	slices.SortFunc(out, func(a, b MeshConfigField) int { return strings.Compare(a.Path, b.Path) })
+	return out
+}
+
+// entries returns the paths of all entries of a table.
+func (f fields) entries(path string) (out []string) {
+	for _, name := range sortedKeys(f) {
+		if f[name].fields != nil {
+			out = append(out, f[name].fields.entries(path+name+".")...)
+		} else {
+			out = append(out, path+name)
+		}
+	}
+	return out
+}
+
+func listFields(path string, m protoreflect.MessageDescriptor, of fields) (out []MeshConfigField) {
+	for i := range m.Fields().Len() {
+		name := m.Fields().Get(i).JSONName()
+		f, known := of[name]
+		if f.fields != nil {
+			out = append(out, listFields(path+name+".", m.Fields().Get(i).Message(), f.fields)...)
+			continue
+		}
+		reason := strings.TrimPrefix(f.idle, "has no effect here: ")
+		if f.idle == notYet {
+			reason = "not served yet"
+		}
+		out = append(out, MeshConfigField{Path: path + name, Served: known && f.idle == "", FileOnly: path == "" && slices.Contains(fileOnly, name), Reason: reason})
+	}
+	return out
+}
