@@ -24,3 +24,10 @@ func CheckHeaderName(path, name string) error {
 	r.at(path).headerName(name)
 	return r.faults.ErrorOrNil()
 }
+
+// CheckDuration returns the fault of a duration that stands at a path outside an object; nil for none.
+func CheckDuration(path string, d *durationpb.Duration) error {
+	r := &Report{}
+	r.at(path).duration(d)
+	return r.faults.ErrorOrNil()
+}

@@ -69,10 +69,11 @@ var (
 		"protocol_detection_timeout": true, "default_http_retry_policy": true, "locality_lb_setting": true, "zone_aware_lb_setting": true,
 		"tcp_keepalive": true, "h2_upgrade_policy": true,
 		"dns_refresh_rate": true, "inbound_cluster_stat_name": true, "outbound_cluster_stat_name": true,
-		"proxy_http_port": true, "tls_defaults": true, "mesh_mTLS": true, "enable_auto_mtls": true, "extension_providers": true, "path_normalization": true, "trust_domain_aliases": true,
+		"proxy_http_port": true, "tls_defaults": true, "mesh_mTLS": true, "enable_auto_mtls": true, "extension_providers": true, "default_providers": true, "path_normalization": true, "trust_domain_aliases": true,
 	}
-	servedDefaultConfig   = map[protoreflect.Name]bool{"gateway_topology": true, "proxy_headers": true}
+	servedDefaultConfig   = map[protoreflect.Name]bool{"gateway_topology": true, "proxy_headers": true, "tracing": true}
 	servedGatewayTopology = map[protoreflect.Name]bool{"num_trusted_proxies": true, "forward_client_cert_details": true, "proxy_protocol": true}
+	servedTracing         = map[protoreflect.Name]bool{"sampling": true, "custom_tags": true, "max_path_tag_length": true, "enable_istio_tags": true}
 	servedProxyHeaders    = map[protoreflect.Name]bool{"forwarded_client_cert": true, "set_current_client_cert_details": true}
 )
 
@@ -114,6 +115,7 @@ func Parse(document []byte) (c *Config, warnings []string, err error) {
 		schema.CheckExportTo("meshConfig.defaultVirtualServiceExportTo", over.GetDefaultVirtualServiceExportTo()),
 		schema.CheckExportTo("meshConfig.defaultDestinationRuleExportTo", over.GetDefaultDestinationRuleExportTo()))
 	faults = multierror.Append(faults, schema.CheckRetries("meshConfig.defaultHttpRetryPolicy", over.GetDefaultHttpRetryPolicy()))
+	faults = multierror.Append(faults, checkTracing(over.GetDefaultConfig().GetTracing()), checkDefaultProviders(over.GetDefaultProviders()))
 	faults = multierror.Append(faults, checkProviders(over.GetExtensionProviders()), checkPathNormalization(over.GetPathNormalization()))
 	if err := faults.ErrorOrNil(); err != nil {
 		return nil, nil, err
@@ -123,6 +125,7 @@ func Parse(document []byte) (c *Config, warnings []string, err error) {
 		idleTLS(over.GetOutboundTrafficPolicy()),
 		unserved("meshConfig.defaultConfig", over.GetDefaultConfig(), servedDefaultConfig),
 		unserved("meshConfig.defaultConfig.gatewayTopology", over.GetDefaultConfig().GetGatewayTopology(), servedGatewayTopology),
+		unserved("meshConfig.defaultConfig.tracing", over.GetDefaultConfig().GetTracing(), servedTracing),
 		unserved("meshConfig.defaultConfig.proxyHeaders", over.GetDefaultConfig().GetProxyHeaders(), servedProxyHeaders),
 		idleDetails(over.GetDefaultConfig().GetProxyHeaders()),
 		ruleExport(over.GetDefaultDestinationRuleExportTo()),

@@ -20,7 +20,11 @@ import (
 const providersPath = "meshConfig.extensionProviders"
 
 // The kinds of extension providers that have an effect.
-var servedProvider = map[protoreflect.Name]bool{"name": true, "envoy_ext_authz_http": true, "envoy_ext_authz_grpc": true}
+var servedProvider = map[protoreflect.Name]bool{
+	"name": true, "envoy_ext_authz_http": true, "envoy_ext_authz_grpc": true,
+	"envoy_file_access_log": true, "envoy_http_als": true, "envoy_tcp_als": true, "envoy_otel_als": true,
+	"zipkin": true, "datadog": true, "skywalking": true, "opentelemetry": true, "prometheus": true,
+}
 
 // Authorizer returns the external authorizer with a name, nil for none.
 func (c *Config) Authorizer(name string) *meshv1alpha1.MeshConfig_ExtensionProvider {
@@ -41,7 +45,7 @@ func checkProviders(all []*meshv1alpha1.MeshConfig_ExtensionProvider) error {
 		at := fmt.Sprintf("%s[%d]", providersPath, i)
 		switch name := p.GetName(); {
 		case name == "":
-			faults = multierror.Append(faults, fmt.Errorf("%s.name: is missing: AuthorizationPolicies name the provider by it", at))
+			faults = multierror.Append(faults, fmt.Errorf("%s.name: is missing: policies and Telemetries name the provider by it", at))
 		case seen[name]:
 			faults = multierror.Append(faults, fmt.Errorf("%s.name: %q is the name of another provider: choose another", at, name))
 		}
@@ -53,6 +57,8 @@ func checkProviders(all []*meshv1alpha1.MeshConfig_ExtensionProvider) error {
 			faults = multierror.Append(faults, checkHTTPProvider(at+".envoyExtAuthzHttp", p.GetEnvoyExtAuthzHttp()))
 		case p.GetEnvoyExtAuthzGrpc() != nil:
 			faults = multierror.Append(faults, checkProvider(at+".envoyExtAuthzGrpc", p.GetEnvoyExtAuthzGrpc()))
+		default:
+			faults = multierror.Append(faults, checkTelemetryProvider(at, p))
 		}
 	}
 	return faults.ErrorOrNil()
@@ -118,6 +124,7 @@ func idleProviders(all []*meshv1alpha1.MeshConfig_ExtensionProvider) (out []stri
 	for i, p := range all {
 		at := fmt.Sprintf("%s[%d]", providersPath, i)
 		out = append(out, unserved(at, p, servedProvider)...)
+		out = append(out, idleTelemetry(at, p)...)
 		h := p.GetEnvoyExtAuthzHttp()
 		if h.GetIncludeRequestBodyInCheck().GetPackAsBytes() {
 			out = append(out, at+".envoyExtAuthzHttp.includeRequestBodyInCheck.packAsBytes has no effect: it is for envoyExtAuthzGrpc")
