@@ -328,6 +328,7 @@ func TestKindsThatAreStoredOnly(t *testing.T) {
 				"spec.accessLogging[2].filter.expression: is empty",
 			},
 			warned: []string{
+				"spec.metrics[0].overrides[0].match.customMetric is not served yet and has no effect: proxies make Istio's standard metrics",
 				"spec.metrics[0].reportingInterval is not served yet and has no effect",
 			}},
 		{name: "sound", kind: schema.WasmPlugin, spec: `

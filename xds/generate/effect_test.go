@@ -94,7 +94,9 @@ func TestEveryServedFieldHasAnEffect(t *testing.T) {
 // reporters are the providers of the Telemetries.
 const reporters = `
 defaultProviders: {accessLogging: [envoy]}
-extensionProviders: [{name: spans, zipkin: {service: store.shop.mesh, port: 80}}]
+extensionProviders:
+- {name: spans, zipkin: {service: store.shop.mesh, port: 80}}
+- {name: lines, envoyFileAccessLog: {path: /dev/null}}
 `
 
 // fetchedKeys are those of https://accounts.example/keys.

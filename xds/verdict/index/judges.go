@@ -21,6 +21,7 @@ var judges = map[string]func(*verdict.Judge, *config.Config){
 	schema.PeerAuthentication.Kind:    workload.PeerAuthentication,
 	schema.AuthorizationPolicy.Kind:   security.AuthorizationPolicy,
 	schema.RequestAuthentication.Kind: security.RequestAuthentication,
+	schema.Telemetry.Kind:             security.Telemetry,
 	schema.Secret.Kind:                security.Secret,
 	schema.TokenIssuer.Kind:           security.TokenIssuer,
 	schema.RoleBinding.Kind:           security.RoleBinding,
