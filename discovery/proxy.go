@@ -95,6 +95,8 @@ type Proxy struct {
 	// EnvoyVersion is the version in the client's build; empty if there is none. For a client
 	// other than Envoy it begins with the client's name, as in "gRPC Go 1.85.0".
 	EnvoyVersion string
+	// ServiceName is the cluster of the node, by which traces name what the proxy serves.
+	ServiceName string
 	// RouteDelta is true if the client takes virtual hosts as separate resources.
 	RouteDelta bool
 	// Listeners are the listeners that a gRPC server has asked for, by name, in order.
@@ -168,7 +170,7 @@ func ParseProxy(node *corev3.Node) (_ *Proxy, err error) {
 		return nil, fmt.Errorf("node id %q: its metadata have SDS_CLUSTER and TLS_CLIENT_CERT_CHAIN or TLS_SERVER_CERT_CHAIN: a proxy has one certificate, so name one source", node.GetId())
 	}
 	p.SystemRoots = text(metadata["SYSTEM_ROOTS"])
-	p.EnvoyVersion = build(node)
+	p.EnvoyVersion, p.ServiceName = build(node), node.GetCluster()
 	return p, nil
 }
 

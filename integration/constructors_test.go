@@ -155,7 +155,7 @@ func everyCluster() []*clusterv3.Cluster {
 
 func everyListener() []*listenerv3.Listener {
 	filters := []*hcmv3.HttpFilter{messages.GRPCWebFilter(false), messages.FaultFilter(), messages.CORSFilter(), messages.DynamicDNSFilter(upstreams.DNSv4Only), messages.RouterFilter()}
-	logs := []*accesslogv3.AccessLog{accesslog.New(accesslog.Options{Path: "/dev/null"})}
+	logs := []*accesslogv3.AccessLog{accesslog.New(accesslog.Options{Path: "/dev/null"}, accesslog.Filter{})}
 	chain := func(name string, o messages.FilterChainOptions, f ...*listenerv3.Filter) *listenerv3.FilterChain {
 		o.Name, o.Filters = name, f
 		return messages.FilterChain(o)
@@ -165,7 +165,7 @@ func everyListener() []*listenerv3.Listener {
 		messages.Listener(messages.ListenerOptions{
 			Name: names.Listener("127.0.0.1", 10080), Host: "127.0.0.1", Port: 10080, Direction: corev3.TrafficDirection_OUTBOUND,
 			HTTPInspector: &messages.Inspection{}, TLSInspector: &messages.Inspection{Only: []uint32{443}}, DetectionTimeout: time.Second,
-			AccessLogs: []*accesslogv3.AccessLog{accesslog.New(accesslog.Options{Path: "/dev/null", NoRoute: true})},
+			AccessLogs: []*accesslogv3.AccessLog{accesslog.New(accesslog.Options{Path: "/dev/null"}, accesslog.Filter{NoRoute: true})},
 			FilterChains: []*listenerv3.FilterChain{
 				chain("inline", messages.FilterChainOptions{
 					TransportProtocol: messages.TransportRaw, ApplicationProtocols: messages.PlaintextHTTP(),

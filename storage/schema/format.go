@@ -3,6 +3,7 @@ package schema
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -70,9 +71,23 @@ var (
 	askedMetadata = regexp.MustCompile(`^(DYNAMIC|CLUSTER|ROUTE|UPSTREAM_HOST|LISTENER|VIRTUAL_HOST):.+$`)
 )
 
+// celCommand matches the command CEL, whose argument is an expression. It ends as Envoy ends it.
+var celCommand = regexp.MustCompile(`^%CEL\((.*?)\)(:[0-9]{1,9})?%`)
+
 // format says what is wrong with the value of a header, in which Envoy replaces
 // commands.
-func format(value string) error {
+func format(value string) error { return formatOf(value, commands, false) }
+
+// tagFormat says what is wrong with a format of a tag of spans, which may have CEL.
+func tagFormat(value string) error { return formatOf(value, commands, true) }
+
+var logCommands = func() map[string]func(asked, length string) bool {
+	out := maps.Clone(commands)
+	out["REQ_WITHOUT_QUERY"] = out["REQ"]
+	return out
+}()
+
+func formatOf(value string, commands map[string]func(asked, length string) bool, cel bool) error {
 	for rest := value; ; {
 		at := strings.IndexByte(rest, '%')
 		if at < 0 {
@@ -81,6 +96,13 @@ func format(value string) error {
 		rest = rest[at:]
 		if strings.HasPrefix(rest, "%%") {
 			rest = rest[len("%%"):]
+			continue
+		}
+		if found := celCommand.FindStringSubmatch(rest); cel && found != nil {
+			if err := CheckCEL(found[1]); err != nil {
+				return fmt.Errorf("has %s, whose expression %w", found[0], err)
+			}
+			rest = rest[len(found[0]):]
 			continue
 		}
 		found := command.FindStringSubmatch(rest)

@@ -100,6 +100,7 @@ func checkMeshConfig(c checker, m *meshv1alpha1.MeshConfig) {
 		c.at("pathNormalization", "normalization").fail("%s is unknown: use NONE, BASE, MERGE_SLASHES or DECODE_AND_MERGE_SLASHES", n)
 	}
 	checkDefaultConfig(c.at("defaultConfig"), m.GetDefaultConfig())
+	checkDefaultProviders(c.at("defaultProviders"), m.GetDefaultProviders())
 	if v := m.GetServiceEntryVisibility(); v.GetApplyToSidecars() {
 		c.at("serviceEntryVisibility", "applyToSidecars").insecure("has no effect here: ServiceEntries that it would hide stay visible: use defaultServiceExportTo and exportTo")
 	}
@@ -126,6 +127,7 @@ func checkDefaultConfig(c checker, p *meshv1alpha1.ProxyConfig) {
 			c.fail("%s is unknown: use SANITIZE, FORWARD_ONLY, APPEND_FORWARD, SANITIZE_SET or ALWAYS_FORWARD_ONLY", d)
 		}
 	}
+	checkTracing(c.at("tracing"), p.GetTracing())
 	forwarding(c.at("gatewayTopology", "forwardClientCertDetails"), p.GetGatewayTopology().GetForwardClientCertDetails())
 	mode := p.GetProxyHeaders().GetForwardedClientCert()
 	forwarding(c.at("proxyHeaders", "forwardedClientCert"), mode)

@@ -38,7 +38,7 @@ var fileOnly = []string{"rootNamespace", "trustDomain"}
 // are served in part have a table of their own.
 func meshConfigFields() fields {
 	return serve(
-		"accessLogEncoding", "accessLogFile", "accessLogFormat", "connectTimeout", "defaultDestinationRuleExportTo", "defaultHttpRetryPolicy",
+		"accessLogEncoding", "accessLogFile", "accessLogFormat", "connectTimeout", "defaultDestinationRuleExportTo", "defaultHttpRetryPolicy", "defaultProviders",
 		"defaultServiceExportTo", "defaultVirtualServiceExportTo", "dnsRefreshRate", "enableAutoMtls", "h2UpgradePolicy", "inboundClusterStatName",
 		"inboundTrafficPolicy", "localityLbSetting", "meshMTLS", "outboundClusterStatName", "outboundTrafficPolicy", "pathNormalization",
 		"protocolDetectionTimeout", "proxyHttpPort", "proxyInboundListenPort", "proxyListenPort", "rootNamespace", "tcpKeepalive", "tlsDefaults",
@@ -46,7 +46,7 @@ func meshConfigFields() fields {
 	).
 		with("defaultConfig", proxyConfigFields()).
 		with("extensionProviders", providerFields()).
-		without(notYet, "defaultProviders", "defaultTrafficPolicy", "disableEnvoyListenerLog", "enableEnvoyAccessLogService", "enableTracing").
+		without(notYet, "defaultTrafficPolicy", "disableEnvoyListenerLog", "enableEnvoyAccessLogService", "enableTracing").
 		without(ofIngress, "ingressClass", "ingressControllerMode", "ingressSelector", "ingressService").
 		without(ofSelectors, "discoverySelectors").
 		without(ofClusters, "serviceScopeConfigs", "serviceSettings").
@@ -62,9 +62,9 @@ func meshConfigFields() fields {
 
 // providerFields are the kinds of extension providers.
 func providerFields() fields {
-	return serve("name", "envoyExtAuthzGrpc", "envoyExtAuthzHttp").
-		without(notYet, "datadog", "envoyFileAccessLog", "envoyHttpAls", "envoyOtelAls", "envoyTcpAls", "opentelemetry", "prometheus",
-			"skywalking", "stackdriver", "zipkin").
+	return serve("name", "datadog", "envoyExtAuthzGrpc", "envoyExtAuthzHttp", "envoyFileAccessLog", "envoyHttpAls", "envoyOtelAls", "envoyTcpAls",
+		"opentelemetry", "prometheus", "skywalking", "zipkin").
+		without(notYet, "stackdriver").
 		without(ofSecrets, "sds").
 		without(ofDeprecated, "lightstep", "opencensus")
 }
@@ -79,13 +79,19 @@ func proxyConfigFields() fields {
 			"envoyMetricsService", "extraStatTags", "fileFlushInterval", "fileFlushMinSizeKb", "holdApplicationUntilProxyStarts", "image",
 			"meshId", "privateKeyProvider", "proxyAdminPort", "proxyBootstrapTemplatePath", "proxyMetadata", "proxyStatsMatcher",
 			"runtimeValues", "serviceCluster", "statNameLength", "statsCompression", "statsdUdpAddress", "statusPort",
-			"terminationDrainDuration", "tracing", "tracingServiceName").
+			"terminationDrainDuration", "tracingServiceName").
+		with("tracing", tracingFields()).
 		without(ofAddresses, "discoveryAddress").
 		without(ofPlaintext, "controlPlaneAuthPolicy").
 		without(ofMachines, "interceptionMode").
 		without(ofProbes, "readinessProbe").
 		without(ofTrust, "caCertificatesPem").
 		without(ofDeprecated, "availabilityZone", "discoveryRefreshDelay", "envoyMetricsServiceAddress", "sds", "zipkinAddress")
+}
+
+func tracingFields() fields {
+	return serve("customTags", "enableIstioTags", "maxPathTagLength", "sampling").
+		without(notYet, "datadog", "lightstep", "openCensusAgent", "stackdriver", "tlsSettings", "zipkin")
 }
 
 func proxyHeaderFields() fields {

@@ -17,7 +17,7 @@ func checkProviders(c checker, all []*meshv1alpha1.MeshConfig_ExtensionProvider)
 	each(c, all, func(c checker, p *meshv1alpha1.MeshConfig_ExtensionProvider) {
 		switch name := p.GetName(); {
 		case name == "":
-			c.at("name").fail("is missing: AuthorizationPolicies name the provider by it")
+			c.at("name").fail("is missing: policies and Telemetries name the provider by it")
 		case seen[name]:
 			c.at("name").fail("%q is the name of another provider: choose another", name)
 		}
@@ -29,6 +29,8 @@ func checkProviders(c checker, all []*meshv1alpha1.MeshConfig_ExtensionProvider)
 			checkHTTPAuthorizer(c.at("envoyExtAuthzHttp"), p.GetEnvoyExtAuthzHttp())
 		case p.GetEnvoyExtAuthzGrpc() != nil:
 			checkAuthorizer(c.at("envoyExtAuthzGrpc"), p.GetEnvoyExtAuthzGrpc())
+		default:
+			checkReportingProvider(c, p)
 		}
 	})
 }

@@ -292,16 +292,16 @@ func TestKindsThatAreStoredOnly(t *testing.T) {
 			metrics: [{providers: [{name: prometheus}], reportingInterval: 5s, overrides: [{match: {metric: REQUEST_COUNT}, tagOverrides: {a: {value: b}, c: {operation: REMOVE}}}]}]
 			accessLogging: [{providers: [{name: envoy}], filter: {expression: "response.code >= 400"}}]`,
 			warned: []string{
-				"Telemetry is stored but not enforced yet",
+				"spec.metrics[0].reportingInterval is not served yet and has no effect",
 			}},
 		{name: "faulty", kind: schema.Telemetry, spec: `
 			selector: {matchLabels: {app: a}}
 			targetRefs: [{kind: Service, name: a}]
 			tracing:
-			- {providers: [{name: a}, {}], randomSamplingPercentage: 101, customTags: {"": {literal: {value: a}}, a: {}, b: {literal: {}}, c: {environment: {}}, d: {header: {}}, e: {formatter: {}}}}
+			- {providers: [{name: a}, {}], randomSamplingPercentage: 101, customTags: {"": {literal: {value: a}}, a: {}, b: {literal: {}}, c: {environment: {}}, d: {header: {}}, e: {formatter: {}}, f: {formatter: {value: "%NOPE%"}}, g: {formatter: {value: "%CEL(a b)%"}}, h: {formatter: {value: "%CEL(a['b'])%"}}}}
 			- {randomSamplingPercentage: NaN}
-			metrics: [{reportingInterval: 1ms, overrides: [{match: {customMetric: ""}, tagOverrides: {a: {}, b: {operation: REMOVE, value: c}}}]}]
-			accessLogging: [{providers: [{}]}]`,
+			metrics: [{reportingInterval: 1ms, overrides: [{match: {customMetric: ""}, tagOverrides: {a: {}, b: {operation: REMOVE, value: c}, c-d: {value: "f(1)"}, e: {value: "size(a)%2"}}}]}]
+			accessLogging: [{providers: [{}]}, {filter: {expression: "a =="}}, {filter: {}}]`,
 			refused: []string{
 				"spec.selector: excludes targetRefs: set one of the two",
 				"spec.tracing[0].providers[1].name: is missing: name a provider of the mesh configuration",
@@ -313,15 +313,23 @@ func TestKindsThatAreStoredOnly(t *testing.T) {
 				"spec.tracing[0].customTags[c].environment.name: is missing",
 				"spec.tracing[0].customTags[d].header.name: is missing",
 				"spec.tracing[0].customTags[e].formatter.value: is missing",
+				"spec.tracing[0].customTags[f].formatter.value: has the command NOPE, which proxies do not know: write %% for a sign that begins no command",
+				"spec.tracing[0].customTags[g].formatter.value: has %CEL(a b)%, whose expression has b where it does not belong",
 				"spec.tracing[1].randomSamplingPercentage: must be from 0 to 100, is NaN",
 				"spec.metrics[0].reportingInterval: must be at least 1s, is 1ms",
 				"spec.metrics[0].overrides[0].match.customMetric: is missing",
 				"spec.metrics[0].overrides[0].tagOverrides[a].value: is missing: UPSERT needs one",
 				"spec.metrics[0].overrides[0].tagOverrides[b].value: does not go with REMOVE: leave it out",
+				"spec.metrics[0].overrides[0].tagOverrides[c-d]: is no name of a tag: write letters, digits and underscores, no digit in front",
+				"spec.metrics[0].overrides[0].tagOverrides[c-d].value: calls f(), which proxies do not know",
+				`spec.metrics[0].overrides[0].tagOverrides[e].value: has ")%", at which the command ends that proxies read it in: put a space between`,
 				"spec.accessLogging[0].providers[0].name: is missing: name a provider of the mesh configuration",
+				"spec.accessLogging[1].filter.expression: ends too early",
+				"spec.accessLogging[2].filter.expression: is empty",
 			},
 			warned: []string{
-				"Telemetry is stored but not enforced yet",
+				"spec.metrics[0].overrides[0].match.customMetric is not served yet and has no effect: proxies make Istio's standard metrics",
+				"spec.metrics[0].reportingInterval is not served yet and has no effect",
 			}},
 		{name: "sound", kind: schema.WasmPlugin, spec: `
 			url: ghcr.io/istio/auth:1

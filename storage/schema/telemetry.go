@@ -1,6 +1,9 @@
 package schema
 
 import (
+	"errors"
+	"regexp"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -12,9 +15,10 @@ import (
 func telemetry() *Schema {
 	return definition[*telemetryv1.Telemetry]{
 		kind: Telemetry, plural: "telemetries",
-		codec:  config.Protobuf[telemetryv1.Telemetry](),
-		stored: true,
-		check:  checkTelemetry,
+		codec: config.Protobuf[telemetryv1.Telemetry](),
+		served: serve("selector", "targetRef", "targetRefs", "tracing", "accessLogging").
+			with("metrics", serve("providers", "overrides")),
+		check: checkTelemetry,
 	}.schema()
 }
 
@@ -25,6 +29,7 @@ func checkTelemetry(c checker, t *telemetryv1.Telemetry) {
 		if len(t.GetProviders()) > 1 {
 			c.at("providers").fail("names %d providers: tracing takes one", len(t.GetProviders()))
 		}
+		c.at("match", "mode").mode(t.GetMatch().GetMode())
 		if p := t.GetRandomSamplingPercentage(); p != nil {
 			c.at("randomSamplingPercentage").percentage(p.GetValue())
 		}
@@ -39,7 +44,18 @@ func checkTelemetry(c checker, t *telemetryv1.Telemetry) {
 	})
 	each(c.at("accessLogging"), t.AccessLogging, func(c checker, l *telemetryv1.AccessLogging) {
 		providers(c.at("providers"), l.GetProviders())
+		c.at("match", "mode").mode(l.GetMatch().GetMode())
+		if f := l.GetFilter(); f != nil {
+			c.at("filter", "expression").failIf(CheckCEL(f.GetExpression()))
+		}
 	})
+}
+
+// mode refuses a mode that is none.
+func (c checker) mode(m telemetryv1.WorkloadMode) {
+	if _, known := telemetryv1.WorkloadMode_name[int32(m)]; !known {
+		c.fail("must be one of CLIENT_AND_SERVER, CLIENT, SERVER, is %d", m)
+	}
 }
 
 func providers(c checker, list []*telemetryv1.ProviderRef) {
@@ -65,7 +81,11 @@ func checkTag(c checker, name string, tag *telemetryv1.Tracing_CustomTag) {
 	case *telemetryv1.Tracing_CustomTag_Header:
 		at.at("header", "name").required(t.Header.GetName())
 	case *telemetryv1.Tracing_CustomTag_Formatter:
-		at.at("formatter", "value").required(t.Formatter.GetValue())
+		if at := at.at("formatter", "value"); t.Formatter.GetValue() == "" {
+			at.fail("is missing")
+		} else {
+			at.failIf(tagFormat(t.Formatter.GetValue()))
+		}
 	}
 }
 
@@ -76,16 +96,40 @@ func checkInterval(c checker, d *durationpb.Duration) {
 }
 
 func checkOverride(c checker, o *telemetryv1.MetricsOverrides) {
+	c.at("match", "mode").mode(o.GetMatch().GetMode())
 	if m, ok := o.GetMatch().GetMetricMatch().(*telemetryv1.MetricSelector_CustomMetric); ok {
 		c.at("match", "customMetric").required(m.CustomMetric)
+		c.at("match", "customMetric").notServed("is not served yet and has no effect: proxies make Istio's standard metrics")
+	}
+	if m := o.GetMatch().GetMetric(); m == telemetryv1.MetricSelector_GRPC_REQUEST_MESSAGES || m == telemetryv1.MetricSelector_GRPC_RESPONSE_MESSAGES {
+		c.at("match", "metric").notServed("%s is not served yet and has no effect", m)
 	}
 	for _, name := range sortedKeys(o.GetTagOverrides()) {
 		at, tag := c.at("tagOverrides").key(name), o.GetTagOverrides()[name]
+		if !tagName.MatchString(name) {
+			at.fail("is no name of a tag: write letters, digits and underscores, no digit in front")
+		}
 		switch {
+		case telemetryv1.MetricsOverrides_TagOverride_Operation_name[int32(tag.GetOperation())] == "":
+			at.at("operation").fail("must be one of UPSERT, REMOVE, is %d", tag.GetOperation())
 		case tag.GetOperation() == telemetryv1.MetricsOverrides_TagOverride_UPSERT && tag.GetValue() == "":
 			at.at("value").fail("is missing: UPSERT needs one")
 		case tag.GetOperation() == telemetryv1.MetricsOverrides_TagOverride_REMOVE && tag.GetValue() != "":
 			at.at("value").fail("does not go with REMOVE: leave it out")
+		case tag.GetValue() != "":
+			at.at("value").failIf(checkTagValue(tag.GetValue()))
 		}
 	}
+}
+
+// tagName matches what Prometheus takes for the name of a label.
+var tagName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// checkTagValue says why proxies do not take an expression for a tag. They have it within a command
+// of a format, which ends at the first ")%".
+func checkTagValue(value string) error {
+	if strings.Contains(value, ")%") {
+		return errors.New(`has ")%", at which the command ends that proxies read it in: put a space between`)
+	}
+	return CheckCEL(value)
 }

@@ -8,6 +8,7 @@ import (
 	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	uuidv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/request_id/uuid/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -45,6 +46,10 @@ type HTTPOptions struct {
 	// Filters are the HTTP filters in order, with the router last.
 	Filters    []*hcmv3.HttpFilter
 	AccessLogs []*accesslogv3.AccessLog
+	// Tracing says which requests are traced, and where spans go; nil for none.
+	Tracing *hcmv3.HttpConnectionManager_Tracing
+	// UntracedIDs: the id of a request does not say whether it is traced.
+	UntracedIDs bool
 }
 
 // HTTPConnectionManager makes the filter that speaks HTTP. It accepts HTTP/1.1 and
@@ -62,6 +67,10 @@ func HTTPConnectionManager(o HTTPOptions) *listenerv3.Filter {
 		StreamIdleTimeout:    durationpb.New(0),
 		UpgradeConfigs:       []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
 		AccessLog:            o.AccessLogs,
+		Tracing:              o.Tracing,
+	}
+	if o.UntracedIDs {
+		manager.RequestIdExtension = &hcmv3.RequestIDExtension{TypedConfig: message.Pack(&uuidv3.UuidRequestIdConfig{UseRequestIdForTraceSampling: wrapperspb.Bool(false)})}
 	}
 	normalize(manager, o.Normalization)
 	manager.ForwardClientCertDetails = o.ClientCert

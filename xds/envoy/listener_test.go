@@ -144,7 +144,7 @@ func TestAccessLog(t *testing.T) {
 		}
 		return file.GetLogFormat().GetTextFormatSource().GetInlineString()
 	}
-	log := accesslog.New(accesslog.Options{Path: "/dev/stdout", NoRoute: true})
+	log := accesslog.New(accesslog.Options{Path: "/dev/stdout"}, accesslog.Filter{NoRoute: true})
 	if got := format(log); got != accesslog.TextFormat || strings.Count(got, "\n") != 1 || !strings.HasPrefix(got, "[%START_TIME%] \"") {
 		t.Errorf("by default: %q", got)
 	}
@@ -152,7 +152,7 @@ func TestAccessLog(t *testing.T) {
 		t.Errorf("flags %v", got)
 	}
 	for _, in := range []string{"%PROTOCOL%", "%PROTOCOL%\n"} {
-		if got := format(accesslog.New(accesslog.Options{Path: "/dev/stdout", Format: in})); got != "%PROTOCOL%\n" {
+		if got := format(accesslog.New(accesslog.Options{Path: "/dev/stdout", Format: in}, accesslog.Filter{})); got != "%PROTOCOL%\n" {
 			t.Errorf("%q became %q", in, got)
 		}
 	}

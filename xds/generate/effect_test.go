@@ -46,6 +46,7 @@ func TestEveryServedFieldHasAnEffect(t *testing.T) {
 		w.Put(clones...)
 	}
 	put(objects...)
+	w.SetMesh(reporters)
 	for _, name := range []string{"www", "www-rsa"} {
 		w.PutSecret("edge/"+name, secret.TLSCert, secret.TLSKey)
 	}
@@ -89,6 +90,14 @@ func TestEveryServedFieldHasAnEffect(t *testing.T) {
 		}
 	}
 }
+
+// reporters are the providers of the Telemetries.
+const reporters = `
+defaultProviders: {accessLogging: [envoy]}
+extensionProviders:
+- {name: spans, zipkin: {service: store.shop.mesh, port: 80}}
+- {name: lines, envoyFileAccessLog: {path: /dev/null}}
+`
 
 // fetchedKeys are those of https://accounts.example/keys.
 const fetchedKeys = `

@@ -26,6 +26,7 @@ func TestGeneratorsKnowTheNeeds(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t)
 	w.Put(exampleObjects(t)...)
+	w.SetMesh(reporters)
 	for _, name := range []string{"www", "www-rsa"} {
 		w.PutSecret("edge/"+name, secret.TLSCert, secret.TLSKey)
 	}

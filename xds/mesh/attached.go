@@ -21,9 +21,9 @@ type attaching struct {
 	routers, sidecars bool
 	// follow adds and removes what changed between two contexts.
 	follow func(t attachmentTable, from, to *PushContext)
-	// choose returns the names of what attaches to a workload, in order. Nil chooses all
-	// that match.
-	choose func(p *PushContext, namespace string, workload discovery.Place) []string
+	// choose returns the names of what attaches to a proxy, in order, beside what attaches to it of
+	// the kinds before. Nil chooses all that match.
+	choose func(p *PushContext, proxy *discovery.Proxy, workload discovery.Place, before class.Attached) []string
 }
 
 // attachings has what attaches, by kind.
@@ -33,6 +33,8 @@ var attachings = map[class.Kind]attaching{
 	class.Client:  {routers: true, sidecars: true, follow: attachmentTable.followClients},
 	class.Sidecar: {sidecars: true, follow: attachmentTable.followSidecars, choose: (*PushContext).sidecarFor},
 	class.Gateway: {routers: true, follow: attachmentTable.followGateways},
+
+	class.Telemetry: {routers: true, sidecars: true, follow: attachmentTable.followTelemetries, choose: (*PushContext).telemetriesFor},
 }
 
 // attachmentTable holds what attaches, by kind and namespace, and there by name. A row
@@ -112,7 +114,7 @@ func (p *PushContext) attached(proxy *discovery.Proxy) class.Attached {
 		switch a := attachings[kind]; {
 		case !a.concerns(proxy):
 		case a.choose != nil:
-			out = out.Add(kind, a.choose(p, proxy.Namespace, workload)...)
+			out = out.Add(kind, a.choose(p, proxy, workload, out)...)
 		default:
 			out = out.Add(kind, p.matching(kind, proxy.Namespace, workload.Labels)...)
 		}

@@ -42,6 +42,9 @@ func (p *PushContext) ClassOf(proxy *discovery.Proxy) Class {
 	if proxy.Type == discovery.Sidecar {
 		c.Domain, c.HTTPProxyPort = strings.ToLower(proxy.DNSDomain), proxy.HTTPProxyPort
 	}
+	if p.mesh.NamesServices() {
+		c.ServiceName = proxy.ServiceName
+	}
 	c.Attached = p.attached(proxy)
 	if proxy.Type == discovery.Router {
 		c.Ports, c.Passed = p.gatewayPorts(proxy, c.Attached), p.passedHosts(c.Attached)

@@ -52,6 +52,7 @@ const (
 	AccessLogFormat          Field = "access_log_format"
 	ConnectTimeout           Field = "connect_timeout"
 	DefaultHTTPRetryPolicy   Field = "default_http_retry_policy"
+	DefaultProviders         Field = "default_providers"
 	DefaultProxyConfig       Field = "default_config"
 	DNSRefreshRate           Field = "dns_refresh_rate"
 	EnableAutoMTLS           Field = "enable_auto_mtls"

@@ -11,6 +11,7 @@ import (
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 	networking "istio.io/api/networking/v1alpha3"
 	security "istio.io/api/security/v1beta1"
+	telemetryv1 "istio.io/api/telemetry/v1alpha1"
 	apitype "istio.io/api/type/v1beta1"
 	"pgregory.net/rapid"
 
@@ -29,6 +30,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/seal"
 	"github.com/portolan-mesh/portolan/storage/secret"
 	"github.com/portolan-mesh/portolan/xds/mesh/peer"
+	"github.com/portolan-mesh/portolan/xds/mesh/telemetry"
 	"github.com/portolan-mesh/portolan/xds/meshconfig"
 )
 
@@ -77,7 +79,7 @@ func (d *draw) config() {
 		CreationTimestamp: time.Unix(int64(rapid.IntRange(0, 2).Draw(d.t, "created")), 0),
 	}}
 	exportTo := d.some([]string{".", "*", "shop", "~"}, "exportTo")
-	switch kind := d.one([]string{"VirtualService", "DestinationRule", "Gateway", "Sidecar", "PeerAuthentication", "Peers", "AuthorizationPolicy", "RequestAuthentication", "Keys", "Probed", "Group"}, "kind"); kind {
+	switch kind := d.one([]string{"VirtualService", "DestinationRule", "Gateway", "Sidecar", "PeerAuthentication", "Peers", "AuthorizationPolicy", "RequestAuthentication", "Keys", "Probed", "Group", "Telemetry"}, "kind"); kind {
 	case "VirtualService":
 		vs := &networking.VirtualService{
 			Hosts: append(d.some(testHosts, "hosts"), "c.shop.example"), ExportTo: exportTo,
@@ -147,6 +149,8 @@ func (d *draw) config() {
 			}
 		}
 		c.Spec = s
+	case "Telemetry":
+		c.Spec = d.telemetry()
 	case "PeerAuthentication":
 		p := &security.PeerAuthentication{Mtls: &security.PeerAuthentication_MutualTLS{Mode: peer.Mode(rapid.IntRange(0, 3).Draw(d.t, "mode"))}}
 		if rapid.Bool().Draw(d.t, "selects") {
@@ -198,6 +202,8 @@ func (d *draw) config() {
 		c.GroupVersionKind = schema.AuthorizationPolicy
 	case "RequestAuthentication":
 		c.GroupVersionKind = schema.RequestAuthentication
+	case "Telemetry":
+		c.GroupVersionKind = schema.Telemetry
 	}
 	d.put(c)
 }
@@ -336,6 +342,28 @@ func (d *draw) endpoints() {
 	}
 }
 
+// telemetry draws a Telemetry of each scope.
+func (d *draw) telemetry() *telemetryv1.Telemetry {
+	out := &telemetryv1.Telemetry{}
+	switch d.one([]string{"", "selector", "target"}, "scope") {
+	case "selector":
+		out.Selector = &apitype.WorkloadSelector{MatchLabels: map[string]string{"app": d.one([]string{"x", "y"}, "app")}}
+	case "target":
+		out.TargetRefs = []*apitype.PolicyTargetReference{{Kind: "Gateway", Group: "networking.istio.io", Name: d.one([]string{"x", "y"}, "gateway")}}
+	}
+	mode := telemetryv1.WorkloadMode(rapid.IntRange(0, 2).Draw(d.t, "mode"))
+	if rapid.Bool().Draw(d.t, "logs") {
+		out.AccessLogging = []*telemetryv1.AccessLogging{{Match: &telemetryv1.AccessLogging_LogSelector{Mode: mode}}}
+	}
+	if rapid.Bool().Draw(d.t, "traces") {
+		out.Tracing = []*telemetryv1.Tracing{{Match: &telemetryv1.Tracing_TracingSelector{Mode: mode}}}
+	}
+	if rapid.Bool().Draw(d.t, "measures") {
+		out.Metrics = []*telemetryv1.Metrics{{Overrides: []*telemetryv1.MetricsOverrides{{Match: &telemetryv1.MetricSelector{Mode: mode}}}}}
+	}
+	return out
+}
+
 // dump renders a context as text by row, so that two can be compared.
 func dump(p *PushContext) map[string]string {
 	out := map[string]string{}
@@ -460,6 +488,11 @@ func dump(p *PushContext) map[string]string {
 			list = append(list, fmt.Sprintf("%p %v %v", policy.Config, policy.Mode, policy.Selector))
 		}
 		put("peers", k, fmt.Sprint(list, r.Phase(), r.Stored(), r.Stale()))
+	}
+	for k, r := range telemetryRows.rowsOf(p).All() {
+		for direction := range telemetry.Server + 1 {
+			put("telemetry", fmt.Sprint(k, direction), fmt.Sprint(r.Logging(direction), r.Tracing(direction), r.Metrics(direction)))
+		}
 	}
 	for k, r := range sidecarRows.rowsOf(p).All() {
 		put("sidecars", k, fmt.Sprintf("%p", r.Config))

@@ -36,11 +36,11 @@ func (t attachmentTable) followSidecars(from, to *PushContext) {
 	})
 }
 
-// sidecarFor chooses the Sidecar that applies to a workload: the oldest in its namespace
+// sidecarFor chooses the Sidecar that applies to a proxy: the oldest in its namespace
 // whose selector matches, else the oldest there without a selector, else the root
 // namespace's oldest without one. (Istio: getSidecarScope.)
-func (p *PushContext) sidecarFor(namespace string, workload discovery.Place) []string {
-	own, root := p.attachmentsIn(class.Sidecar, namespace), p.attachmentsIn(class.Sidecar, p.mesh.GetRootNamespace())
+func (p *PushContext) sidecarFor(proxy *discovery.Proxy, workload discovery.Place, _ class.Attached) []string {
+	own, root := p.attachmentsIn(class.Sidecar, proxy.Namespace), p.attachmentsIn(class.Sidecar, p.mesh.GetRootNamespace())
 	best := own.oldest(func(a *attachment) bool { return len(a.selector) > 0 && a.selector.SubsetOf(workload.Labels) })
 	for _, row := range []attachmentRow{own, root} {
 		if best == nil {

@@ -51,6 +51,7 @@ const (
 	Policies       // policy.Policies of AuthorizationPolicies by namespace
 	TokenRules     // policy.Policies of RequestAuthentications by namespace
 	Keys           // fetched keys of issuers by namespace and name of the KeySet
+	Telemetries    // Telemetry by path
 
 	tableCount
 )
@@ -98,6 +99,7 @@ var tables = [tableCount]table{
 	Policies:       policyRows,
 	TokenRules:     tokenRuleRows,
 	Keys:           keyRows,
+	Telemetries:    telemetryRows,
 }
 
 // table derives, compares and queries the rows of one Table.
@@ -196,6 +198,7 @@ const (
 	peerPhasePath           = "portolan.io/PeerPhase/"
 	hostGrantPath           = "portolan.io/HostGrant/"
 	keySetPath              = "portolan.io/KeySet/"
+	telemetryPath           = "telemetry.istio.io/Telemetry/"
 )
 
 // eachObject calls f for each changed object whose path begins with path.

@@ -34,7 +34,7 @@ func (t attachmentTable) followTraits(from, to *PushContext) {
 
 // traitsAt returns the traits that some configuration reads, with their values at a
 // place, in order.
-func (p *PushContext) traitsAt(_ string, place discovery.Place) []string {
+func (p *PushContext) traitsAt(_ *discovery.Proxy, place discovery.Place, _ class.Attached) []string {
 	asked := slices.Collect(p.attachmentsIn(class.Trait, "").Keys())
 	if mesh := p.mesh.GetLocalityLbSetting(); len(mesh.GetDistribute()) > 0 || slices.Contains(asked, destination.LocalityTrait) {
 		asked = append(asked, destination.TraitsOf(mesh)...)

@@ -169,6 +169,9 @@ const (
 	selfPolicies   = "policies"
 	selfPeers      = "peers"
 	selfProbes     = "probes"
+
+	selfTelemetries = "telemetries"
+	selfServiceName = "serviceName"
 )
 
 // selfTable answers queries about the properties of the class or the workload.
@@ -231,6 +234,10 @@ func (selfTable) answer(v *View, key, args string) any {
 		return v.selectedPeers()
 	case selfProbes:
 		return v.probeKeys()
+	case selfTelemetries:
+		return v.class.Attached.Of(class.Telemetry)
+	case selfServiceName:
+		return v.class.ServiceName
 	case selfShortNames:
 		return host.FormatShortNames(v.class.Domain, args)
 	default:

@@ -172,13 +172,13 @@ func TestMeshMTLS(t *testing.T) {
 
 func TestProvidersWithoutEffect(t *testing.T) {
 	t.Parallel()
-	c, warnings, err := meshconfig.Parse([]byte("extensionProviders: [{name: a, zipkin: {service: a.test, port: 80}}, " +
+	c, warnings, err := meshconfig.Parse([]byte("extensionProviders: [{name: a, stackdriver: {}}, " +
 		"{name: b, envoyExtAuthzHttp: {service: b.test, port: 80, includeHeadersInCheck: [x], includeRequestBodyInCheck: {maxRequestBytes: 1, packAsBytes: true}}}]"))
 	if err != nil || c.Authorizer("a") != nil || c.Authorizer("b") == nil || c.Authorizer("c") != nil {
 		t.Fatal(c, err)
 	}
 	if d := cmp.Diff([]string{
-		"meshConfig.extensionProviders[0].zipkin is not served yet and has no effect",
+		"meshConfig.extensionProviders[0].stackdriver is not served yet and has no effect",
 		"meshConfig.extensionProviders[1].envoyExtAuthzHttp.includeHeadersInCheck is deprecated: use includeRequestHeadersInCheck",
 		"meshConfig.extensionProviders[1].envoyExtAuthzHttp.includeRequestBodyInCheck.packAsBytes has no effect: it is for envoyExtAuthzGrpc",
 	}, slices.Sorted(slices.Values(warnings))); d != "" {

@@ -6,8 +6,10 @@ import (
 	"slices"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	tracev3 "github.com/envoyproxy/go-control-plane/envoy/config/trace/v3"
 	dnsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/dns/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
@@ -85,6 +87,14 @@ func (f *finder) visit(m protoreflect.Message) error {
 		if m.GetConfigDiscovery().GetConfigSource().GetAds() != nil {
 			f.add(ExtensionType, m.GetName(), Once)
 		}
+	case *corev3.ApiConfigSource:
+		return nil // of a cluster of the bootstrap
+	case *corev3.GrpcService_EnvoyGrpc:
+		f.add(ClusterType, m.GetClusterName(), Traffic)
+	case *corev3.HttpUri:
+		f.add(ClusterType, m.GetCluster(), Traffic)
+	case *tracev3.DatadogConfig:
+		f.add(ClusterType, m.GetCollectorCluster(), Traffic)
 	case *listenerv3.Filter:
 		if m.GetConfigDiscovery().GetConfigSource().GetAds() != nil {
 			f.add(ExtensionType, m.GetName(), Once)

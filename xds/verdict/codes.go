@@ -139,6 +139,10 @@ const (
 	RoleUnbound         Code = "PTL0423"
 	IssuerKeys          Code = "PTL0424"
 	MeshConfigUnused    Code = "PTL0431"
+	TelemetryShadowed   Code = "PTL0451"
+	ReporterMissing     Code = "PTL0452"
+	ReporterUnfit       Code = "PTL0453"
+	TelemetryNotForGRPC Code = "PTL0454"
 )
 
 // Kind describes a Code.
@@ -239,7 +243,7 @@ var kinds = []Kind{
 	{PeersChange, "", Info, status.PartlyServed, "PeerAuthentications of a namespace have changed, and not all proxies follow them yet", "servers take what the former and the new ones ask for, until clients follow"},
 	{PlaintextBegins, "", Warning, "", "a change takes encryption away: modes, a rule or labels of endpoints", "clients send plaintext, or servers take it, once the change is through; policies that name identities know no caller then"},
 	{PeersPortUnused, "", Info, status.ResolvedRefs, "portLevelMtls of a PeerAuthentication names a port at which no workload of it takes connections", "what it says of the port has no effect"},
-	{PolicyUnused, "", Info, status.ResolvedRefs, "an AuthorizationPolicy or a RequestAuthentication selects no known proxy, or targets no gateway", "the policy has no effect"},
+	{PolicyUnused, "", Info, status.ResolvedRefs, "an AuthorizationPolicy, a RequestAuthentication or a Telemetry selects no known proxy, or targets no gateway", "the policy has no effect"},
 	{PolicyShutsOut, "", Info, status.PartlyServed, "an ALLOW policy has no rules, and no other ALLOW policy is for its workloads", "the workloads refuse every request"},
 	{PolicyShadowed, "", Warning, status.Conflicted, "a DENY policy refuses all that an ALLOW policy allows", "the ALLOW policy has no effect"},
 	{RuleNeverMatches, "", Warning, status.PartlyServed, "a policy names a path, a host or a principal that no request has", "the value matches nothing"},
@@ -266,6 +270,10 @@ var kinds = []Kind{
 	{RoleUnbound, "", Info, status.PartlyServed, "no RoleBinding names a Role", "the Role gives nobody any right until one does"},
 	{IssuerKeys, "", Warning, status.ResolvedRefs, "the leading server cannot fetch the keys of a TokenIssuer", "its tokens prove nothing, but those that are signed with keys which were fetched before"},
 	{MeshConfigUnused, "", Warning, status.ResolvedRefs, "a MeshConfig is outside the root namespace of the mesh", "it has no effect"},
+	{TelemetryShadowed, "", Warning, status.Conflicted, "an older Telemetry is for the same proxies: those of the mesh, of the namespace, or those that both select", "the older one is used alone for them"},
+	{ReporterMissing, "", Error, status.ResolvedRefs, "a Telemetry names a provider that the mesh configuration does not have, or whose service a proxy does not see, or traces without a provider", "proxies send it nothing, and go on with all else"},
+	{ReporterUnfit, "", Warning, status.PartlyServed, "a Telemetry names a provider for what Envoy cannot send to it", "proxies send it nothing"},
+	{TelemetryNotForGRPC, "", Info, status.PartlyServed, "a Telemetry is for a gRPC program without a proxy", "the program takes neither logs, traces nor metrics from it"},
 }
 
 // Follows reports whether users normally write the missing object after this one, as the

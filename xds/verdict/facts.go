@@ -70,8 +70,11 @@ const (
 	DelegatorsRow Row = "d" // the VirtualServices that delegate to an object, by its path
 )
 
-// rowOf returns the Row of a row of package mesh. Those tables have upper-case letters.
-func rowOf(key mesh.RowKey) Row { return Row(string(rune('A'+key.Table)) + key.Key) }
+// rowOf returns the Row of a row of package mesh. Those tables have letters beyond ASCII.
+func rowOf(key mesh.RowKey) Row { return Row(string(rune(firstMeshRow+key.Table)) + key.Key) }
+
+// firstMeshRow is the letter of the first table of package mesh.
+const firstMeshRow = mesh.Table(0x80)
 
 // ChangedRows iterates over the rows that differ between two facts. It may yield a row twice.
 // The mesh configuration must be the same in both.

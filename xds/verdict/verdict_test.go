@@ -34,8 +34,8 @@ spec:
   endpoints: [{address: 10.0.0.1, labels: {version: v1}}]
 `
 	stored = `
-apiVersion: telemetry.istio.io/v1
-kind: Telemetry
+apiVersion: networking.istio.io/v1beta1
+kind: ProxyConfig
 metadata: {name: stored}
 spec: {}
 `

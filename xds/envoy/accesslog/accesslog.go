@@ -7,7 +7,9 @@ import (
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	fileaccesslogv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/file/v3"
+	celv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/filters/cel/v3"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/portolan-mesh/portolan/xds/envoy/message"
@@ -30,26 +32,57 @@ type Options struct {
 	Format string
 	// JSON, if not nil, logs JSON objects with these fields instead of text.
 	JSON *structpb.Struct
-	// NoRoute logs only connections and requests without a matching filter chain or
+	// OmitEmpty leaves out what has no value: the fields of JSON, and "-" in text.
+	OmitEmpty bool
+}
+
+// Filter says what an access log records.
+type Filter struct {
+	// NoRoute records only connections and requests without a matching filter chain or
 	// route. A listener must log only these, since no filter sees them.
 	NoRoute bool
+	// CEL is an expression that must be true; empty for none.
+	CEL string
 }
 
 // New makes an access log that writes to a file.
-func New(o Options) *accesslogv3.AccessLog {
-	out := &accesslogv3.AccessLog{
-		Name: "envoy.access_loggers.file",
-		ConfigType: &accesslogv3.AccessLog_TypedConfig{TypedConfig: message.Pack(&fileaccesslogv3.FileAccessLog{
-			Path:            o.Path,
-			AccessLogFormat: &fileaccesslogv3.FileAccessLog_LogFormat{LogFormat: o.format()},
-		})},
-	}
-	if o.NoRoute {
-		out.Filter = &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_ResponseFlagFilter{
+func New(o Options, f Filter) *accesslogv3.AccessLog {
+	format := o.format()
+	format.OmitEmptyValues, format.Formatters = o.OmitEmpty, formatters(format)
+	return accessLog("envoy.access_loggers.file", &fileaccesslogv3.FileAccessLog{
+		Path:            o.Path,
+		AccessLogFormat: &fileaccesslogv3.FileAccessLog_LogFormat{LogFormat: format},
+	}, f)
+}
+
+// accessLog makes an access log.
+func accessLog(name string, config proto.Message, f Filter) *accesslogv3.AccessLog {
+	return &accesslogv3.AccessLog{Name: name, Filter: f.message(), ConfigType: &accesslogv3.AccessLog_TypedConfig{TypedConfig: message.Pack(config)}}
+}
+
+// message returns the filter, nil for one that records all.
+func (f Filter) message() *accesslogv3.AccessLogFilter {
+	var all []*accesslogv3.AccessLogFilter
+	if f.NoRoute {
+		all = append(all, &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_ResponseFlagFilter{
 			ResponseFlagFilter: &accesslogv3.ResponseFlagFilter{Flags: []string{"NR"}},
-		}}
+		}})
 	}
-	return out
+	if f.CEL != "" {
+		all = append(all, &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_ExtensionFilter{
+			ExtensionFilter: &accesslogv3.ExtensionFilter{
+				Name:       "envoy.access_loggers.extension_filters.cel",
+				ConfigType: &accesslogv3.ExtensionFilter_TypedConfig{TypedConfig: message.Pack(&celv3.ExpressionFilter{Expression: f.CEL})},
+			},
+		}})
+	}
+	switch len(all) {
+	case 0:
+		return nil
+	case 1:
+		return all[0]
+	}
+	return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_AndFilter{AndFilter: &accesslogv3.AndFilter{Filters: all}}}
 }
 
 func (o Options) format() *corev3.SubstitutionFormatString {

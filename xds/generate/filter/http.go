@@ -108,8 +108,11 @@ func Manager(v *mesh.View, k Kind, o Options) *listenerv3.Filter {
 		Normalization:   v.Mesh(mesh.PathNormalization).GetPathNormalization().GetNormalization(),
 		HTTP3:           o.HTTP3,
 		Filters:         HTTP(v, k, o),
-		AccessLogs:      AccessLogs(v),
+		AccessLogs:      AccessLogs(v, k, true),
 	}
+	ids := true
+	manager.Tracing, ids = traces(v, k)
+	manager.UntracedIDs = !ids
 	switch k {
 	case SidecarInbound:
 		manager.ServerName = envoy.ServerName

@@ -86,7 +86,7 @@ func tunnel(t *networking.TrafficPolicy_TunnelSettings) *envoy.Tunnel {
 
 // listener makes the listener from the chains, at the address in o.
 func (c *chains) listener(o envoy.ListenerOptions) (proto.Message, []resource.Need, error) {
-	o.Name, o.Direction, o.AccessLogs = c.name, corev3.TrafficDirection_OUTBOUND, filter.ListenerAccessLogs(c.view)
+	o.Name, o.Direction, o.AccessLogs = c.name, corev3.TrafficDirection_OUTBOUND, filter.ListenerAccessLogs(c.view, c.kind)
 	if o.FilterChains = c.list; len(o.FilterChains) == 0 {
 		o.FilterChains = []*listenerv3.FilterChain{c.rest}
 	} else {
@@ -99,7 +99,7 @@ func (c *chains) listener(o envoy.ListenerOptions) (proto.Message, []resource.Ne
 	if c.detects {
 		o.HTTPInspector, o.DetectionTimeout = &envoy.Inspection{}, detectionTimeout(c.view)
 	}
-	return build(o, c.children, c.refs)
+	return build(c.view, c.kind, o, c.children, c.refs)
 }
 
 // tlsTwins returns a TLS twin for each chain of plaintext TCP. If the listener inspects
@@ -120,13 +120,19 @@ func detectionTimeout(v *mesh.View) time.Duration {
 	return v.Mesh(mesh.ProtocolDetectionTimeout).GetProtocolDetectionTimeout().AsDuration()
 }
 
-// build makes a listener. It must warm with its route configurations, and it sends to its
-// clusters.
-func build(o envoy.ListenerOptions, routes, clusters []string) (proto.Message, []resource.Need, error) {
+// build makes a listener of a kind. It must warm with its route configurations, and it sends to its
+// clusters, and to those of what it reports to.
+func build(v *mesh.View, k filter.Kind, o envoy.ListenerOptions, routes, clusters []string) (proto.Message, []resource.Need, error) {
+	clusters = append(clusters, filter.ReportsTo(v, k, slices.ContainsFunc(append(slices.Clip(o.FilterChains), o.DefaultFilterChain), hasRequests))...)
 	var needs []resource.Need
 	for _, name := range routes {
 		needs = append(needs, resource.Need{TypeURL: resource.RouteType, Name: name, Kind: resource.Warm})
 	}
 	slices.Sort(clusters)
 	return envoy.Listener(o), append(needs, resource.TrafficTo(slices.Compact(clusters))...), nil
+}
+
+// hasRequests says whether a filter chain, or nil, takes requests.
+func hasRequests(c *listenerv3.FilterChain) bool {
+	return slices.ContainsFunc(c.GetFilters(), func(f *listenerv3.Filter) bool { return f.GetName() == envoy.HTTPConnectionManagerName })
 }

@@ -115,8 +115,8 @@ func (e *edge) buildQUIC() (proto.Message, []resource.Need, error) {
 // listener makes a listener from the chains.
 func (e *edge) listener(o envoy.ListenerOptions) (proto.Message, []resource.Need, error) {
 	o.Name, o.Host, o.Port = e.name, e.of.Bind, uint32(e.of.Port)
-	o.Direction, o.AccessLogs, o.FilterChains = corev3.TrafficDirection_OUTBOUND, filter.ListenerAccessLogs(e.view), e.list
-	message, needs, err := build(o, e.children, e.refs)
+	o.Direction, o.AccessLogs, o.FilterChains = corev3.TrafficDirection_OUTBOUND, filter.ListenerAccessLogs(e.view, e.kind), e.list
+	message, needs, err := build(e.view, e.kind, o, e.children, e.refs)
 	needs = append(policy.Needs(len(e.children) > 0, len(e.list) > len(e.children)), needs...)
 	return message, append(e.needs, needs...), err
 }

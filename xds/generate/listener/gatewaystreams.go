@@ -157,7 +157,7 @@ func (e *edge) passServices(s *routing.Server) {
 						Clusters:     []envoy.WeightedCluster{{Name: name}},
 						IdleTimeout:  rule.IdleTimeout(subset, p.Number),
 						HashSourceIP: rule.Hash(subset, p.Number).GetUseSourceIp(),
-						AccessLogs:   filter.AccessLogs(e.view),
+						AccessLogs:   filter.AccessLogs(e.view, e.kind, false),
 					})),
 				}))
 			}

@@ -83,7 +83,7 @@ func inbound(v *mesh.View, name string, p workload.Port) (proto.Message, []resou
 	options := envoy.ListenerOptions{
 		Name: name, Host: inboundBind(v, p), Port: uint32(p.Number),
 		Direction:  corev3.TrafficDirection_INBOUND,
-		AccessLogs: filter.ListenerAccessLogs(v),
+		AccessLogs: filter.ListenerAccessLogs(v, filter.SidecarInbound),
 	}
 	if inspectsTLS(ways) {
 		options.TLSInspector, options.DetectionTimeout = &envoy.Inspection{}, detectionTimeout(v)
@@ -91,7 +91,7 @@ func inbound(v *mesh.View, name string, p workload.Port) (proto.Message, []resou
 	for _, w := range ways {
 		options.FilterChains = append(options.FilterChains, w.chain(v, envoy.FilterChainOptions{}, w.last(v, name, p)))
 	}
-	message, needs, err := build(options, nil, []string{p.Cluster()})
+	message, needs, err := build(v, filter.SidecarInbound, options, nil, []string{p.Cluster()})
 	return message, append(append(needsOf(ways), policy.Needs(carry(ways))...), needs...), err
 }
 
@@ -108,7 +108,7 @@ func inboundTCP(v *mesh.View, p workload.Port) *listenerv3.Filter {
 	return envoy.TCPProxy(envoy.TCPProxyOptions{
 		StatPrefix: cmp.Or(cluster.InboundStatName(v, p), p.Cluster()),
 		Clusters:   []envoy.WeightedCluster{{Name: p.Cluster()}},
-		AccessLogs: filter.AccessLogs(v),
+		AccessLogs: filter.AccessLogs(v, filter.SidecarInbound, false),
 	})
 }
 

@@ -264,7 +264,7 @@ func orAny(to []netip.Prefix) []netip.Prefix {
 
 // chain makes the filter chain of a stream to a service.
 func (c *chains) chain(s *mesh.ServiceRow, st stream, match envoy.FilterChainOptions) *listenerv3.FilterChain {
-	to := envoy.TCPProxyOptions{AccessLogs: filter.AccessLogs(c.view)}
+	to := envoy.TCPProxyOptions{AccessLogs: filter.AccessLogs(c.view, c.kind, false)}
 	if st.vs == nil {
 		c.addCluster(&to, s, string(s.Hostname), "", c.port, 0)
 	} else {

@@ -42,11 +42,11 @@ func virtualInbound(v *mesh.View) (proto.Message, []resource.Need, error) {
 			in.pass(number)
 		}
 	}
-	message, needs, err := build(envoy.ListenerOptions{
+	message, needs, err := build(v, filter.SidecarInbound, envoy.ListenerOptions{
 		Name: names.VirtualInboundListener, Host: v.Shape().Wildcard(), MoreHosts: moreWildcards(v.Shape()), Port: port,
 		OriginalDst: true, OriginalSrc: tproxy, Transparent: tproxy,
 		Direction:     corev3.TrafficDirection_INBOUND,
-		AccessLogs:    filter.ListenerAccessLogs(v),
+		AccessLogs:    filter.ListenerAccessLogs(v, filter.SidecarInbound),
 		HTTPInspector: &in.http, TLSInspector: in.tls(port), DetectionTimeout: detectionTimeout(v),
 		FilterChains: in.list,
 	}, nil, in.refs)
@@ -101,7 +101,7 @@ func (in *inboundChains) pass(port int) {
 		last := envoy.TCPProxy(envoy.TCPProxyOptions{
 			StatPrefix: cluster,
 			Clusters:   []envoy.WeightedCluster{{Name: cluster}},
-			AccessLogs: filter.AccessLogs(in.view),
+			AccessLogs: filter.AccessLogs(in.view, filter.SidecarInbound, false),
 		})
 		if o.Name = names.VirtualInboundListener; w.http {
 			o.Name = names.VirtualInboundCatchAll

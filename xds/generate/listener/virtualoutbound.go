@@ -40,11 +40,11 @@ func portReserved(v *mesh.View, port int) bool {
 func virtualOutbound(v *mesh.View) (proto.Message, []resource.Need, error) {
 	port := uint32(v.Mesh(mesh.ProxyListenPort).GetProxyListenPort())
 	rest, restCluster := passChain(v, names.VirtualOutboundCatchAll)
-	return build(envoy.ListenerOptions{
+	return build(v, filter.SidecarOutbound, envoy.ListenerOptions{
 		Name: names.VirtualOutboundListener, Host: v.Shape().Wildcard(), MoreHosts: moreWildcards(v.Shape()), Port: port,
 		HandOff: true, Transparent: v.Shape().Interception == discovery.InterceptionTproxy,
 		Direction:  corev3.TrafficDirection_OUTBOUND,
-		AccessLogs: filter.ListenerAccessLogs(v),
+		AccessLogs: filter.ListenerAccessLogs(v, filter.SidecarOutbound),
 		FilterChains: []*listenerv3.FilterChain{
 			blackHoleChain(v, filter.SidecarOutbound, names.VirtualOutboundBlackHole, port), rest,
 		},
@@ -59,7 +59,7 @@ func blackHoleChain(v *mesh.View, k filter.Kind, name string, port uint32) *list
 		Filters: filter.Network(v, k, filter.NetworkOptions{}, envoy.TCPProxy(envoy.TCPProxyOptions{
 			StatPrefix: names.BlackHoleCluster,
 			Clusters:   []envoy.WeightedCluster{{Name: names.BlackHoleCluster}},
-			AccessLogs: filter.AccessLogs(v),
+			AccessLogs: filter.AccessLogs(v, k, false),
 		})),
 	})
 }
@@ -73,7 +73,7 @@ func passChain(v *mesh.View, name string) (chain *listenerv3.FilterChain, cluste
 		Filters: filter.Network(v, filter.SidecarOutbound, filter.NetworkOptions{}, envoy.TCPProxy(envoy.TCPProxyOptions{
 			StatPrefix: cluster,
 			Clusters:   []envoy.WeightedCluster{{Name: cluster}},
-			AccessLogs: filter.AccessLogs(v),
+			AccessLogs: filter.AccessLogs(v, filter.SidecarOutbound, false),
 		})),
 	}), cluster
 }

@@ -3,7 +3,6 @@ package policy
 import (
 	"maps"
 	"slices"
-	"strings"
 
 	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
 	httprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
@@ -13,9 +12,9 @@ import (
 	security "istio.io/api/security/v1beta1"
 
 	"github.com/portolan-mesh/portolan/storage/config"
-	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/envoy/rbac"
+	"github.com/portolan-mesh/portolan/xds/generate/providers"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/resource"
@@ -99,24 +98,11 @@ func FindProvider(v *mesh.View, name string) (envoy.Authorizer, bool) {
 		return envoy.Authorizer{}, false
 	}
 	a := envoy.Authorizer{HTTP: p.GetEnvoyExtAuthzHttp(), GRPC: p.GetEnvoyExtAuthzGrpc()}
-	cluster, ok := providerCluster(v, a.Service(), a.Port())
-	a.Cluster = cluster
+	var ok bool
+	if a.HTTP != nil {
+		a.Cluster, ok = providers.Cluster(v, a.HTTP)
+	} else {
+		a.Cluster, ok = providers.Cluster(v, a.GRPC)
+	}
 	return a, ok
-}
-
-// providerCluster returns the cluster of a service, [namespace/]host, and a port.
-func providerCluster(v *mesh.View, service string, number uint32) (string, bool) {
-	namespace, name, ok := strings.Cut(service, "/")
-	if !ok {
-		namespace, name = "", service
-	}
-	row := v.Service(host.Name(name))
-	if row == nil || namespace != "" && row.Namespace != namespace {
-		return "", false
-	}
-	port, ok := row.Port(int(number))
-	if !ok || !port.Protocol.IsServed() {
-		return "", false
-	}
-	return names.Cluster(names.Outbound, number, "", name), true
 }

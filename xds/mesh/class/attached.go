@@ -22,8 +22,11 @@ const (
 	Sidecar
 	// Gateway is a Gateway that selects a router: its path.
 	Gateway
+	// Telemetry is a Telemetry that applies: its path. Those of the mesh, of the namespace and of
+	// the workload stand in this order.
+	Telemetry
 
-	FirstKind, LastKind = Trait, Gateway
+	FirstKind, LastKind = Trait, Telemetry
 )
 
 // Everywhere says whether the kind attaches to proxies of all namespaces. Other kinds

@@ -46,6 +46,9 @@ type Class struct {
 	Certified bool
 	// SecretCluster is the cluster from which it has that over SDS, empty for none.
 	SecretCluster string
+	// ServiceName is the name of the proxy's service in traces, where the mesh has a provider of
+	// traces that does not take it from the node; else empty.
+	ServiceName string
 	// RouteDelta: the proxy takes virtual hosts as separate resources. It is not part of
 	// the Shape, since the virtual hosts are the same for proxies that do not.
 	RouteDelta bool

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -13,6 +15,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh/destination"
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 	"github.com/portolan-mesh/portolan/xds/mesh/sidecar"
+	"github.com/portolan-mesh/portolan/xds/mesh/telemetry"
 )
 
 // Of returns the objects behind recorded answers, from which a resource was built: each
@@ -63,6 +66,12 @@ func Each(reads []mesh.Dependency, do func(config.Key)) {
 			if a != nil {
 				do(a.Key())
 			}
+		case *telemetry.Logging:
+			eachTelemetry(a, do)
+		case *telemetry.Tracing:
+			eachTelemetry(a, do)
+		case *telemetry.Metrics:
+			eachTelemetry(a, do)
 		case *sidecar.Sidecar:
 			if a != nil {
 				do(a.Config.Key())
@@ -82,6 +91,13 @@ func Each(reads []mesh.Dependency, do func(config.Key)) {
 				}
 			}
 		}
+	}
+}
+
+// eachTelemetry calls do with the Telemetry of a section, which may be nil.
+func eachTelemetry[E proto.Message](part *telemetry.Part[E], do func(config.Key)) {
+	if part != nil {
+		do(part.Object)
 	}
 }
 

@@ -32,7 +32,7 @@ type targeted interface {
 	GetTargetRefs() []*typev1beta1.PolicyTargetReference
 }
 
-// NewPolicy reads an AuthorizationPolicy or a RequestAuthentication.
+// NewPolicy reads an AuthorizationPolicy, a RequestAuthentication or a Telemetry.
 func NewPolicy(c *config.Config) *Policy {
 	spec := c.Spec.(targeted)
 	p := &Policy{Config: c, selector: spec.GetSelector().GetMatchLabels(), targets: spec.GetTargetRefs()}
@@ -63,6 +63,10 @@ func (p *Policy) Selects(w Workload, root string) bool {
 	}
 	return p.selector.SubsetOf(w.Labels)
 }
+
+// Narrow says whether the policy selects workloads, or targets gateways. If not, it is for a whole
+// namespace, or for the mesh.
+func (p *Policy) Narrow() bool { return len(p.selector)+len(p.targets) > 0 }
 
 // targetsGateway says whether a target of the policy is a gateway. A Gateway of the mesh stands for
 // its selector, so the policy is for the workloads that it would be for with that selector.

@@ -22,6 +22,7 @@ var judges = map[string]func(*verdict.Judge, *config.Config){
 	schema.AuthorizationPolicy.Kind:   security.AuthorizationPolicy,
 	schema.RequestAuthentication.Kind: security.RequestAuthentication,
 	schema.MeshConfig.Kind:            security.MeshConfig,
+	schema.Telemetry.Kind:             security.Telemetry,
 	schema.Secret.Kind:                security.Secret,
 	schema.TokenIssuer.Kind:           security.TokenIssuer,
 	schema.RoleBinding.Kind:           security.RoleBinding,

@@ -1,0 +1,133 @@
+package security
+
+import (
+	"fmt"
+	"slices"
+
+	telemetryv1 "istio.io/api/telemetry/v1alpha1"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/xds/generate/filter"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	selecting "github.com/portolan-mesh/portolan/xds/mesh/policy"
+	"github.com/portolan-mesh/portolan/xds/verdict"
+)
+
+// Telemetry judges a Telemetry: whom it is for, which older one comes first, and whether its
+// providers can take what it sends them.
+func Telemetry(j *verdict.Judge, object *config.Config) {
+	t := &telemetryJudge{selection: selectionOf(j, object), spec: object.Spec.(*telemetryv1.Telemetry)}
+	if t.policy.Narrow() {
+		t.selected = slices.DeleteFunc(t.selected, func(p chosen) bool { return p.Namespace != object.Namespace })
+	}
+	t.unused()
+	t.shadowed()
+	t.providers()
+	if servers := t.servers(); servers.Count() > 0 {
+		t.add(verdict.TelemetryNotForGRPC, "spec", "have the programs report themselves, or give them sidecars", "is nothing that a gRPC program does: %s", servers)
+	}
+}
+
+type telemetryJudge struct {
+	selection
+	spec *telemetryv1.Telemetry
+}
+
+// shadowed tells of an older Telemetry of the same scope that comes first.
+func (j *telemetryJudge) shadowed() {
+	var first *config.Config
+	for o := range j.Objects(schema.Telemetry, j.object.Namespace) {
+		if config.Compare(o, j.object) < 0 && j.sameScope(selecting.NewPolicy(o)) && (first == nil || config.Compare(o, first) < 0) {
+			first = o
+		}
+	}
+	if first == nil {
+		return
+	}
+	field := "spec.selector"
+	if len(j.policy.Targets()) > 0 {
+		field = "spec.targetRefs"
+	}
+	j.Add(verdict.Verdict{
+		Code: verdict.TelemetryShadowed, Field: field, Other: first.Key(),
+		Message: fmt.Sprintf("is for proxies that %s is for, too, which is older and is used alone for these", first.Key()),
+		Remedy:  "put both into one Telemetry, or give them other labels",
+	})
+}
+
+// sameScope says whether a Telemetry of the namespace is for proxies that this one is for: both are
+// for all, or both select a known one.
+func (j *telemetryJudge) sameScope(o *selecting.Policy) bool {
+	if !j.policy.Narrow() || !o.Narrow() {
+		return j.policy.Narrow() == o.Narrow()
+	}
+	return slices.ContainsFunc(j.selected, func(p chosen) bool { return o.Selects(p.workload, j.root) })
+}
+
+// providers tells of providers that are not there or do not take what they get, and of traces that go
+// nowhere.
+func (j *telemetryJudge) providers() {
+	for i, e := range j.spec.GetAccessLogging() {
+		j.each(fmt.Sprintf("spec.accessLogging[%d].providers", i), e.GetProviders(), "access logs", "envoyFileAccessLog, envoyHttpAls, envoyTcpAls or envoyOtelAls", filter.LogFault)
+	}
+	for i, e := range j.spec.GetMetrics() {
+		j.each(fmt.Sprintf("spec.metrics[%d].providers", i), e.GetProviders(), "metrics", "prometheus", filter.MetricFault)
+	}
+	for i, e := range j.spec.GetTracing() {
+		j.each(fmt.Sprintf("spec.tracing[%d].providers", i), e.GetProviders(), "traces", "zipkin, opentelemetry, datadog or skywalking", filter.TraceFault)
+	}
+	if len(j.spec.GetTracing()) > 0 && !j.traced() {
+		j.add(verdict.ReporterMissing, "spec.tracing", "name a provider here or in defaultProviders of the mesh configuration",
+			"has no provider, nor does another Telemetry or the mesh name one: nothing is traced")
+	}
+}
+
+// traced says whether anything names a provider of traces.
+func (j *telemetryJudge) traced() bool {
+	if len(j.Mesh().Inputs().Mesh.GetDefaultProviders().GetTracing()) > 0 {
+		return true
+	}
+	for _, namespace := range []string{j.object.Namespace, j.root} {
+		for o := range j.Objects(schema.Telemetry, namespace) {
+			named := func(t *telemetryv1.Tracing) bool { return len(t.GetProviders()) > 0 }
+			if slices.ContainsFunc(o.Spec.(*telemetryv1.Telemetry).GetTracing(), named) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// each judges the providers of an entry.
+func (j *telemetryJudge) each(field string, refs []*telemetryv1.ProviderRef, what, kinds string, fault func(*mesh.View, string) filter.Fault) {
+	for i, ref := range refs {
+		at, unseen, worst := verdict.At(field, i)+".name", verdict.Names{}, filter.None
+		look := func(v *mesh.View, who string) {
+			f := fault(v, ref.GetName())
+			if worst = max(worst, f); f == filter.Unseen {
+				unseen.Add(who)
+			}
+		}
+		for _, p := range j.selected {
+			if p.Type != discovery.Proxyless {
+				look(j.SeenBy(p.Proxy), p.ID)
+			}
+		}
+		if len(j.selected) == 0 {
+			look(j.View(j.object.Namespace), "namespace "+j.object.Namespace)
+		}
+		switch worst {
+		case filter.Missing:
+			j.add(verdict.ReporterMissing, at, "add it to extensionProviders of the mesh configuration, or mend the name",
+				"%q is no provider of the mesh: it gets no %s", ref.GetName(), what)
+		case filter.Unfit:
+			j.add(verdict.ReporterUnfit, at, "name one of the kinds "+kinds,
+				"%q takes no %s from proxies: Envoy has nothing that sends them to a provider of its kind", ref.GetName(), what)
+		case filter.Unseen:
+			j.add(verdict.ReporterMissing, at, "add a ServiceEntry with its host and port, or let these proxies see it by its exportTo and their Sidecar",
+				"the service of %q is not seen by %s: it gets no %s from there", ref.GetName(), &unseen, what)
+		}
+	}
+}

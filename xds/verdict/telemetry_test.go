@@ -1,0 +1,51 @@
+package verdict_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/portolan-mesh/portolan/xds/verdict"
+	"github.com/portolan-mesh/portolan/xds/verdict/index"
+	"github.com/portolan-mesh/portolan/xds/xdstest"
+)
+
+// TestTelemetries: a Telemetry that an older one replaces, whose providers get nothing, or that is
+// for nobody, has a verdict.
+func TestTelemetries(t *testing.T) {
+	t.Parallel()
+	const providers = `
+extensionProviders:
+- {name: lines, envoyFileAccessLog: {path: /dev/null}}
+- {name: spans, zipkin: {service: web.example.com, port: 80}}
+- {name: gone, envoyHttpAls: {service: none.example.com, port: 80}}
+- {name: old, lightstep: {service: web.example.com, port: 80, accessToken: x}}
+`
+	for name, c := range map[string]struct {
+		specs map[string]string // by name, from the oldest
+		want  []string
+	}{
+		"sound":      {map[string]string{"a": `{accessLogging: [{providers: [{name: lines}, {name: envoy}]}], tracing: [{providers: [{name: spans}]}], metrics: [{providers: [{name: prometheus}]}]}`}, nil},
+		"no such":    {map[string]string{"a": `{accessLogging: [{providers: [{name: nope}]}]}`}, []string{"a PTL0452 spec.accessLogging[0].providers[0].name"}},
+		"no service": {map[string]string{"a": `{accessLogging: [{providers: [{name: lines}, {name: gone}]}]}`}, []string{"a PTL0452 spec.accessLogging[0].providers[1].name"}},
+		"unfit":      {map[string]string{"a": `{tracing: [{providers: [{name: old}]}], metrics: [{providers: [{name: lines}]}]}`}, []string{"a PTL0453 spec.metrics[0].providers[0].name", "a PTL0453 spec.tracing[0].providers[0].name"}},
+		"nowhere":    {map[string]string{"a": `{tracing: [{randomSamplingPercentage: 1}]}`}, []string{"a PTL0452 spec.tracing"}},
+		"two":        {map[string]string{"a": `{accessLogging: [{}]}`, "b": `{accessLogging: [{}]}`}, []string{"b PTL0451 spec.selector"}},
+		"nobody":     {map[string]string{"a": `{selector: {matchLabels: {app: none}}, accessLogging: [{}]}`}, []string{"a PTL0371 spec.selector"}},
+		"no gateway": {map[string]string{"a": `{targetRefs: [{kind: Gateway, group: networking.istio.io, name: none}], accessLogging: [{}]}`}, []string{"a PTL0103 spec.targetRefs[0].name"}},
+	} {
+		w := xdstest.NewWorld(t)
+		w.SetMesh(providers)
+		w.Apply(xdstest.Object("ServiceEntry", "web", `{hosts: [web.example.com], ports: [{number: 80, name: http, protocol: HTTP}], resolution: STATIC, endpoints: [{address: 10.0.0.9}]}`))
+		for _, n := range []string{"a", "b"} {
+			if spec, ok := c.specs[n]; ok {
+				w.Apply(xdstest.Object("Telemetry", n, spec))
+			}
+		}
+		got := slices.DeleteFunc(said((*index.Index)(nil).Next(verdict.Facts{Mesh: w.Context()})), func(v string) bool { return v[0] != 'a' && v[0] != 'b' })
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", name, diff)
+		}
+	}
+}
