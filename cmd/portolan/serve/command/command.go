@@ -128,7 +128,7 @@ A second signal ends the server at once.`,
 		f.BoolVar(&o.unserved, "accept-unserved", false, "store security that is not served yet (WasmPlugins that authorize, parts of EnvoyFilters), without effect, as for a migration; refused otherwise")
 	})
 	help.Under(f, "The mesh", func() {
-		f.StringVar(&o.meshConfig, "mesh-config", "", "file with a MeshConfig in YAML; Istio's defaults without one")
+		f.StringVar(&o.meshConfig, "mesh-config", "", "file with a MeshConfig in YAML, under the object of that kind; Istio's defaults without one")
 		o.addresses.register(f)
 		f.BoolVar(&o.statuses, "object-status", true, "write into the status of objects how far they have come, as conditions; each such write is a new resourceVersion of the object. All servers of a store should agree")
 	})
