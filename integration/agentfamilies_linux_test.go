@@ -279,6 +279,29 @@ func linkAddresses(t *testing.T, web, client *lanMachine) {
 	}
 }
 
+// TestIPv6MachineWithoutCapture: on a machine with IPv6 alone, applications call a service at ::1, where
+// its Envoy listens.
+func TestIPv6MachineWithoutCapture(t *testing.T) {
+	t.Parallel()
+	l := newLANOf(t, onlyIPv6)
+	l.apply(`
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: far, namespace: shop}
+spec:
+  hosts: [far.shop.test]
+  resolution: STATIC
+  ports: [{number: 8180, name: http, protocol: HTTP, targetPort: 9080}]
+  endpoints: [{address: 'fd77::1'}]
+`)
+	serveCallers(t, l.wire.listen(":9080"))
+	m := l.machine("web")
+	m.join(l.invite("--service-account", "web"))
+	m.run()
+	awaitServed(t, "the service", m.namespace.http(t), "http://[::1]:8180/", "far.shop.test", m.ip)
+	l.expectNothingRejected()
+}
+
 // wireLink is the address of the wire that machines reach on their link alone.
 const wireLink = "fe80::77:1"
 
