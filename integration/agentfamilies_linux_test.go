@@ -215,6 +215,9 @@ func machinesOfFamily(t *testing.T, f families, mode capture.Mode) {
 	if f != onlyIPv4 {
 		linkAddresses(t, web, client)
 	}
+	if f == bothFamilies {
+		halfKnown(t, l.machine("half"), mode)
+	}
 
 	// Strictly, outsiders are refused in each family, and machines of the mesh go on.
 	l.apply(peerMode("STRICT"))
@@ -234,6 +237,20 @@ func machinesOfFamily(t *testing.T, f families, mode capture.Mode) {
 		}
 	}
 	l.expectNothingRejected()
+}
+
+// halfKnown: doctor warns of an address of the machine whose family the mesh does not know, and so is
+// not captured, unless the file says that this is meant.
+func halfKnown(t *testing.T, m *lanMachine, mode capture.Mode) {
+	m.join(m.lan.invite("--service-account", "half"), "--interception", string(mode))
+	warning := "the mesh does not know " + m.ips[1]
+	if out := m.must("doctor"); !strings.Contains(out, warning) {
+		t.Errorf("doctor: %s", out)
+	}
+	m.change("capture: {}", "capture: {ipv4: true}")
+	if out := m.must("doctor"); strings.Contains(out, warning) {
+		t.Errorf("doctor where only IPv4 is to be captured: %s", out)
+	}
 }
 
 // linkAddresses: connections to addresses of one link leave a machine without its sidecar. None come in
@@ -260,6 +277,29 @@ func linkAddresses(t *testing.T, web, client *lanMachine) {
 			t.Errorf("port %s at an address of one link: %q, %v", port, got, err)
 		}
 	}
+}
+
+// TestIPv6MachineWithoutCapture: on a machine with IPv6 alone, applications call a service at ::1, where
+// its Envoy listens.
+func TestIPv6MachineWithoutCapture(t *testing.T) {
+	t.Parallel()
+	l := newLANOf(t, onlyIPv6)
+	l.apply(`
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: far, namespace: shop}
+spec:
+  hosts: [far.shop.test]
+  resolution: STATIC
+  ports: [{number: 8180, name: http, protocol: HTTP, targetPort: 9080}]
+  endpoints: [{address: 'fd77::1'}]
+`)
+	serveCallers(t, l.wire.listen(":9080"))
+	m := l.machine("web")
+	m.join(l.invite("--service-account", "web"))
+	m.run()
+	awaitServed(t, "the service", m.namespace.http(t), "http://[::1]:8180/", "far.shop.test", m.ip)
+	l.expectNothingRejected()
 }
 
 // wireLink is the address of the wire that machines reach on their link alone.

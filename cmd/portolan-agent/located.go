@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/address"
+	"github.com/portolan-mesh/portolan/cmd/portolan-agent/config"
 	"github.com/portolan-mesh/portolan/storage/retry"
 )
 
@@ -15,7 +16,7 @@ func (a *agent) locate(ctx context.Context) error {
 		if err == nil {
 			c := a.config
 			c.Addresses = found
-			a.located.Store(&c)
+			a.locatedAt(&c)
 			return nil
 		}
 		a.logger.Warn("the machine has no address yet: waiting for its network", "err", err)
@@ -25,13 +26,21 @@ func (a *agent) locate(ctx context.Context) error {
 	}
 }
 
+// locatedAt takes the machine's addresses, and tells what they leave out.
+func (a *agent) locatedAt(c *config.Config) {
+	a.located.Store(c)
+	if passing := c.Uncaptured(); len(passing) > 0 {
+		a.logger.Warn("the machine has addresses of a family that the mesh does not know: connections of that family pass by the sidecar: name the interface in proxy.ips of the file, or say there which family is to be captured (capture: {ipv4: true})", "addresses", passing)
+	}
+}
+
 // moved takes other addresses: the machine leaves the mesh at the old ones, and its Envoy is replaced
 // by one that is at the new ones.
 func (a *agent) moved(to []string) {
 	c := *a.located.Load()
 	a.logger.Warn("the machine has other addresses", "before", c.Addresses, "now", to)
 	c.Addresses = to
-	a.located.Store(&c)
+	a.locatedAt(&c)
 	proxy, err := a.writeBootstraps()
 	if err != nil {
 		a.logger.Error("the bootstrap cannot be written: the mesh does not know the new addresses", "err", err)

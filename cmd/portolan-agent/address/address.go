@@ -106,6 +106,28 @@ func matching(rule string) ([]string, error) {
 	return text, nil
 }
 
+// Beside returns the addresses of this machine at the interfaces of known ones, of a family that none
+// of these has, without those of one link alone. It returns none if it cannot look.
+func Beside(known []string) (out []string) {
+	has := map[bool]bool{} // whether one is of IPv6
+	for _, ip := range known {
+		has[strings.Contains(ip, ":")] = true
+	}
+	devices, _ := net.Interfaces()
+	for _, d := range devices {
+		at, err := matching(d.Name)
+		if err != nil || !slices.ContainsFunc(at, func(ip string) bool { return slices.Contains(known, ip) }) {
+			continue
+		}
+		for _, ip := range at {
+			if !has[strings.Contains(ip, ":")] {
+				out = append(out, ip)
+			}
+		}
+	}
+	return out
+}
+
 // lookEvery is how often Follow looks.
 const lookEvery = 2 * time.Second
 

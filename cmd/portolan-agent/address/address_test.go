@@ -2,6 +2,7 @@ package address
 
 import (
 	"net"
+	"slices"
 	"strings"
 	"testing"
 
@@ -59,6 +60,24 @@ func TestValidate(t *testing.T) {
 	for rule, ok := range map[string]bool{"10.0.0.1": true, "fd00::1": true, "10.0.0.0/8": true, "fd00::/8": true, "eth0": true, "eth0.100": true, "an-interface-of-too-many": false, "": false, "10.0.0": false, "10.0.0.0/99": false, "a b": false} {
 		if err := Validate(rule); (err == nil) != ok {
 			t.Errorf("%q: %v", rule, err)
+		}
+	}
+}
+
+// TestBeside: only addresses of the other family are beside known ones, and only at their interface.
+func TestBeside(t *testing.T) {
+	t.Parallel()
+	has, err := matching("127.0.0.0/8")
+	six, err6 := matching("::1/128")
+	if err != nil || err6 != nil || len(has) == 0 || len(six) == 0 {
+		t.Skipf("the loopback interface has %v and %v: %v, %v", has, six, err, err6)
+	}
+	if got := Beside([]string{"127.0.0.1"}); !slices.Contains(got, "::1") || slices.Contains(got, "127.0.0.1") {
+		t.Errorf("beside 127.0.0.1 are %v", got)
+	}
+	for _, known := range [][]string{{"127.0.0.1", "::1"}, {"192.0.2.77"}, nil} {
+		if got := Beside(known); len(got) > 0 {
+			t.Errorf("beside %v are %v", known, got)
 		}
 	}
 }

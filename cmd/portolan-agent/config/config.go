@@ -355,6 +355,15 @@ func (c Config) Rules() capture.Rules {
 	return rules
 }
 
+// Uncaptured are addresses of the machine in a family that is not captured, though the file does not
+// say so: connections to these and from them pass by the sidecar.
+func (c Config) Uncaptured() []string {
+	if c.Capture == nil || c.Capture.IPv4 || c.Capture.IPv6 {
+		return nil
+	}
+	return address.Beside(c.Addresses)
+}
+
 // Owner is the user whose state directory it is, as whom the agent runs. A directory that is
 // missing is to be of the user who asks.
 func (c Config) Owner() (uid, gid int) {

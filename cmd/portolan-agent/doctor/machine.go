@@ -137,6 +137,10 @@ func captured(ctx context.Context, o Options) []Finding {
 		return one(Warn, what, "start the agent, or let all pass: portolan-agent capture remove", "the rules are in force, and captured connections are refused while no Envoy runs")
 	}
 	out := one(OK, what, "", "the rules are %s", state)
+	if passing := o.Config.Uncaptured(); len(passing) > 0 {
+		out = append(out, one(Warn, what, "name the interface in proxy.ips of the file (join --ip), or say there that only one family is to be captured (capture: {ipv4: true}); then start the agent again",
+			"the mesh does not know %s: connections of that family pass by the sidecar", strings.Join(passing, ", "))...)
+	}
 	for _, other := range o.Firewall.Others(ctx) {
 		out = append(out, one(Warn, what, "if it redirects traffic of the mesh, take it away: iptables rules of Istio, or another agent", "the table %s redirects connections too", other)...)
 	}
