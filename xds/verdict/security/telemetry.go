@@ -86,7 +86,7 @@ func (j *telemetryJudge) providers() {
 
 // traced says whether anything names a provider of traces.
 func (j *telemetryJudge) traced() bool {
-	if len(j.Mesh().Inputs().Mesh.GetDefaultProviders().GetTracing()) > 0 {
+	if len(j.Mesh().MeshConfig().GetDefaultProviders().GetTracing()) > 0 {
 		return true
 	}
 	for _, namespace := range []string{j.object.Namespace, j.root} {
