@@ -101,7 +101,8 @@ func checkOverride(c checker, o *telemetryv1.MetricsOverrides) {
 		c.at("match", "customMetric").required(m.CustomMetric)
 		c.at("match", "customMetric").notServed("is not served yet and has no effect: proxies make Istio's standard metrics")
 	}
-	if m := o.GetMatch().GetMetric(); m == telemetryv1.MetricSelector_GRPC_REQUEST_MESSAGES || m == telemetryv1.MetricSelector_GRPC_RESPONSE_MESSAGES {
+	switch m := o.GetMatch().GetMetric(); m {
+	case telemetryv1.MetricSelector_GRPC_REQUEST_MESSAGES, telemetryv1.MetricSelector_GRPC_RESPONSE_MESSAGES, telemetryv1.MetricSelector_TCP_OPENED_CONNECTIONS:
 		c.at("match", "metric").notServed("%s is not served yet and has no effect", m)
 	}
 	for _, name := range sortedKeys(o.GetTagOverrides()) {

@@ -429,6 +429,8 @@ func Object(kind, name, spec string) string {
 		group = "security.istio.io"
 	case kind == "HostGrant":
 		group = schema.HostGrant.Group
+	case kind == "Telemetry":
+		group = schema.Telemetry.Group
 	}
 	return fmt.Sprintf("apiVersion: %s/v1\nkind: %s\nmetadata: {name: %s, namespace: %s}\nspec: %s\n",
 		group, kind, short, namespace, spec)

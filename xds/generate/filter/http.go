@@ -110,9 +110,8 @@ func Manager(v *mesh.View, k Kind, o Options) *listenerv3.Filter {
 		Filters:         HTTP(v, k, o),
 		AccessLogs:      AccessLogs(v, k, true),
 	}
-	ids := true
-	manager.Tracing, ids = traces(v, k)
-	manager.UntracedIDs = !ids
+	traced, ids := traces(v, k)
+	manager.Tracing, manager.UntracedIDs = traced, !ids
 	switch k {
 	case SidecarInbound:
 		manager.ServerName = envoy.ServerName
