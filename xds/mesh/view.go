@@ -169,6 +169,7 @@ const (
 	selfPolicies   = "policies"
 	selfPeers      = "peers"
 	selfProbes     = "probes"
+	selfSettings   = "settings"
 )
 
 // selfTable answers queries about the properties of the class or the workload.
@@ -231,6 +232,8 @@ func (selfTable) answer(v *View, key, args string) any {
 		return v.selectedPeers()
 	case selfProbes:
 		return v.probeKeys()
+	case selfSettings:
+		return v.class.Settings
 	case selfShortNames:
 		return host.FormatShortNames(v.class.Domain, args)
 	default:

@@ -99,7 +99,7 @@ func (c *chains) listener(o envoy.ListenerOptions) (proto.Message, []resource.Ne
 	if c.detects {
 		o.HTTPInspector, o.DetectionTimeout = &envoy.Inspection{}, detectionTimeout(c.view)
 	}
-	return build(o, c.children, c.refs)
+	return build(c.view, o, c.children, c.refs)
 }
 
 // tlsTwins returns a TLS twin for each chain of plaintext TCP. If the listener inspects
@@ -122,7 +122,8 @@ func detectionTimeout(v *mesh.View) time.Duration {
 
 // build makes a listener. It must warm with its route configurations, and it sends to its
 // clusters.
-func build(o envoy.ListenerOptions, routes, clusters []string) (proto.Message, []resource.Need, error) {
+func build(v *mesh.View, o envoy.ListenerOptions, routes, clusters []string) (proto.Message, []resource.Need, error) {
+	o.BufferLimit = v.ProxyConfig().Connections(v.IsGateway()).GetListenerPerConnectionBufferLimitBytes()
 	var needs []resource.Need
 	for _, name := range routes {
 		needs = append(needs, resource.Need{TypeURL: resource.RouteType, Name: name, Kind: resource.Warm})

@@ -91,7 +91,7 @@ func (e *edge) build() (proto.Message, []resource.Need, error) {
 	if len(e.list) == 0 {
 		return nil, nil, nil
 	}
-	o := envoy.ListenerOptions{ProxyProtocol: e.view.Mesh(mesh.DefaultProxyConfig).ProxyProtocol()}
+	o := envoy.ListenerOptions{ProxyProtocol: e.view.ProxyConfig().ProxyProtocol()}
 	if e.of.IsTLS() {
 		o.TLSInspector = &envoy.Inspection{}
 	}
@@ -116,7 +116,7 @@ func (e *edge) buildQUIC() (proto.Message, []resource.Need, error) {
 func (e *edge) listener(o envoy.ListenerOptions) (proto.Message, []resource.Need, error) {
 	o.Name, o.Host, o.Port = e.name, e.of.Bind, uint32(e.of.Port)
 	o.Direction, o.AccessLogs, o.FilterChains = corev3.TrafficDirection_OUTBOUND, filter.ListenerAccessLogs(e.view), e.list
-	message, needs, err := build(o, e.children, e.refs)
+	message, needs, err := build(e.view, o, e.children, e.refs)
 	needs = append(policy.Needs(len(e.children) > 0, len(e.list) > len(e.children)), needs...)
 	return message, append(e.needs, needs...), err
 }
