@@ -170,6 +170,7 @@ const (
 	selfPeers      = "peers"
 	selfProbes     = "probes"
 	selfSettings   = "settings"
+	selfGroup      = "group"
 )
 
 // selfTable answers queries about the properties of the class or the workload.
@@ -234,6 +235,8 @@ func (selfTable) answer(v *View, key, args string) any {
 		return v.probeKeys()
 	case selfSettings:
 		return v.class.Settings
+	case selfGroup:
+		return v.group()
 	case selfShortNames:
 		return host.FormatShortNames(v.class.Domain, args)
 	default:

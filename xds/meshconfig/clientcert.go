@@ -1,8 +1,6 @@
 package meshconfig
 
 import (
-	"fmt"
-
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 )
@@ -37,25 +35,4 @@ func (c *Config) ClientCertDetails() ClientCertDetails {
 // SANITIZE_SET.
 func (c *Config) GatewayForwardClientCert() meshv1alpha1.ForwardClientCertDetails {
 	return c.GetDefaultConfig().GetGatewayTopology().GetForwardClientCertDetails()
-}
-
-// checkForwarding refuses unknown values of a field of defaultConfig.
-func checkForwarding(field string, d meshv1alpha1.ForwardClientCertDetails) error {
-	if _, known := meshv1alpha1.ForwardClientCertDetails_name[int32(d)]; !known {
-		return fmt.Errorf("meshConfig.defaultConfig.%s: %s is unknown: use SANITIZE, FORWARD_ONLY, APPEND_FORWARD, SANITIZE_SET or ALWAYS_FORWARD_ONLY", field, d)
-	}
-	return nil
-}
-
-// idleDetails warns of parts of certificates where sidecars write no certificate.
-func idleDetails(h *meshv1alpha1.ProxyConfig_ProxyHeaders) []string {
-	if h.GetSetCurrentClientCertDetails() == nil {
-		return nil
-	}
-	switch mode := h.GetForwardedClientCert(); mode {
-	case meshv1alpha1.ForwardClientCertDetails_UNDEFINED, meshv1alpha1.ForwardClientCertDetails_APPEND_FORWARD, meshv1alpha1.ForwardClientCertDetails_SANITIZE_SET:
-		return nil
-	default:
-		return []string{fmt.Sprintf("meshConfig.defaultConfig.proxyHeaders.setCurrentClientCertDetails has no effect with the mode %s: it is for APPEND_FORWARD and SANITIZE_SET", mode)}
-	}
 }

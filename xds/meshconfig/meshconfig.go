@@ -59,22 +59,17 @@ func Default() *Config {
 	}
 }
 
-// The fields of MeshConfig and of its defaultConfig that have an effect.
-var (
-	served = map[protoreflect.Name]bool{
-		"connect_timeout": true, "root_namespace": true, "trust_domain": true, "access_log_file": true,
-		"outbound_traffic_policy": true, "default_service_export_to": true, "default_virtual_service_export_to": true,
-		"default_destination_rule_export_to": true, "access_log_format": true, "access_log_encoding": true,
-		"default_config": true, "proxy_listen_port": true, "proxy_inbound_listen_port": true, "inbound_traffic_policy": true,
-		"protocol_detection_timeout": true, "default_http_retry_policy": true, "locality_lb_setting": true, "zone_aware_lb_setting": true,
-		"tcp_keepalive": true, "h2_upgrade_policy": true,
-		"dns_refresh_rate": true, "inbound_cluster_stat_name": true, "outbound_cluster_stat_name": true,
-		"proxy_http_port": true, "tls_defaults": true, "mesh_mTLS": true, "enable_auto_mtls": true, "extension_providers": true, "path_normalization": true, "trust_domain_aliases": true,
-	}
-	servedDefaultConfig   = map[protoreflect.Name]bool{"gateway_topology": true, "proxy_headers": true}
-	servedGatewayTopology = map[protoreflect.Name]bool{"num_trusted_proxies": true, "forward_client_cert_details": true, "proxy_protocol": true}
-	servedProxyHeaders    = map[protoreflect.Name]bool{"forwarded_client_cert": true, "set_current_client_cert_details": true}
-)
+// The fields of MeshConfig that have an effect. Those of its defaultConfig are in package schema.
+var served = map[protoreflect.Name]bool{
+	"connect_timeout": true, "root_namespace": true, "trust_domain": true, "access_log_file": true,
+	"outbound_traffic_policy": true, "default_service_export_to": true, "default_virtual_service_export_to": true,
+	"default_destination_rule_export_to": true, "access_log_format": true, "access_log_encoding": true,
+	"default_config": true, "proxy_listen_port": true, "proxy_inbound_listen_port": true, "inbound_traffic_policy": true,
+	"protocol_detection_timeout": true, "default_http_retry_policy": true, "locality_lb_setting": true, "zone_aware_lb_setting": true,
+	"tcp_keepalive": true, "h2_upgrade_policy": true,
+	"dns_refresh_rate": true, "inbound_cluster_stat_name": true, "outbound_cluster_stat_name": true,
+	"proxy_http_port": true, "tls_defaults": true, "mesh_mTLS": true, "enable_auto_mtls": true, "extension_providers": true, "path_normalization": true, "trust_domain_aliases": true,
+}
 
 // Envoy accepts DNS refresh rates between these.
 const leastRefresh, mostRefresh = 2 * time.Millisecond, 365 * 24 * time.Hour
@@ -95,9 +90,7 @@ func Parse(document []byte) (c *Config, warnings []string, err error) {
 		faults = multierror.Append(faults, fmt.Errorf("meshConfig.dnsRefreshRate: must be from %s to %s, is %s", leastRefresh, mostRefresh, t.AsDuration()))
 	}
 	faults = multierror.Append(faults, checkOutboundTrafficPolicy(over.GetOutboundTrafficPolicy()))
-	faults = multierror.Append(faults,
-		checkForwarding("gatewayTopology.forwardClientCertDetails", over.GetDefaultConfig().GetGatewayTopology().GetForwardClientCertDetails()),
-		checkForwarding("proxyHeaders.forwardedClientCert", over.GetDefaultConfig().GetProxyHeaders().GetForwardedClientCert()))
+	faults = multierror.Append(faults, schema.CheckProxyConfig("meshConfig.defaultConfig", over.GetDefaultConfig()))
 	faults = multierror.Append(faults, checkTLS("meshConfig.tlsDefaults", over.GetTlsDefaults()), checkTLS("meshConfig.meshMTLS", over.GetMeshMTLS()))
 	if len(over.GetMeshMTLS().GetEcdhCurves()) > 0 {
 		faults = multierror.Append(faults, errors.New("meshConfig.meshMTLS.ecdhCurves: workloads agree on one of Envoy's curves: leave it out"))
@@ -121,10 +114,7 @@ func Parse(document []byte) (c *Config, warnings []string, err error) {
 	warnings = slices.Concat(
 		unserved("meshConfig", over, served),
 		idleTLS(over.GetOutboundTrafficPolicy()),
-		unserved("meshConfig.defaultConfig", over.GetDefaultConfig(), servedDefaultConfig),
-		unserved("meshConfig.defaultConfig.gatewayTopology", over.GetDefaultConfig().GetGatewayTopology(), servedGatewayTopology),
-		unserved("meshConfig.defaultConfig.proxyHeaders", over.GetDefaultConfig().GetProxyHeaders(), servedProxyHeaders),
-		idleDetails(over.GetDefaultConfig().GetProxyHeaders()),
+		schema.UnservedProxyConfig("meshConfig.defaultConfig", over.GetDefaultConfig()),
 		ruleExport(over.GetDefaultDestinationRuleExportTo()),
 		unknownParameters("meshConfig.tlsDefaults", over.GetTlsDefaults()),
 		unknownParameters("meshConfig.meshMTLS", over.GetMeshMTLS()),
