@@ -12,7 +12,7 @@ func proxyConfig() *Schema {
 	return definition[*networking.ProxyConfig]{
 		kind: ProxyConfig, plural: "proxyconfigs",
 		codec:  config.Protobuf[networking.ProxyConfig](),
-		served: serve("selector", "concurrency", "environmentVariables", "image"),
+		served: serve("selector", "concurrency", "environmentVariables").without("image", proxyConfigIdle["image"]),
 		check:  checkProxyConfig,
 	}.schema()
 }
@@ -26,9 +26,6 @@ func checkProxyConfig(c checker, p *networking.ProxyConfig) {
 	}
 	if p.Concurrency != nil {
 		c.at("concurrency").notNegative(p.Concurrency.GetValue())
-	}
-	if p.GetImage() != nil {
-		c.at("image").notServed("has no effect: %s", proxyConfigIdle["image"])
 	}
 	if image := p.GetImage().GetImageType(); strings.ContainsAny(image, " \t\n") {
 		c.at("image", "imageType").fail("must be a word such as distroless, is %q", image)

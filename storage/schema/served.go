@@ -13,10 +13,10 @@ type fields map[string]field
 
 // field is a served field. If fields is nil, everything in it is served. A refused
 // field must not be set, because ignoring it would be dangerous; refused is the message
-// to users.
+// to users. An idle field has no effect on machines, and idle says why.
 type field struct {
-	fields  fields
-	refused string
+	fields        fields
+	refused, idle string
 }
 
 // serve lists fields that are served with all they hold.
@@ -40,6 +40,12 @@ func (f fields) refuse(name, why string) fields {
 	return f
 }
 
+// without adds a field that means nothing to machines, and says why.
+func (f fields) without(name, why string) fields {
+	f[name] = field{idle: why}
+	return f
+}
+
 // unserved reports every field that is set in a message and not served.
 func (c checker) unserved(m protoreflect.Message, served fields) {
 	all := m.Descriptor().Fields()
@@ -54,6 +60,8 @@ func (c checker) unserved(m protoreflect.Message, served fields) {
 			at.notServed("is not served yet and has no effect")
 		case f.refused != "":
 			at.fail("%s", f.refused)
+		case f.idle != "":
+			at.notServed("has no effect: %s", f.idle)
 		case f.fields != nil:
 			at.unservedOf(fd, m.Get(fd), f.fields)
 		}
