@@ -138,6 +138,7 @@ const (
 	UserUnproved        Code = "PTL0422"
 	RoleUnbound         Code = "PTL0423"
 	IssuerKeys          Code = "PTL0424"
+	ProxyConfigOverlap  Code = "PTL0431"
 )
 
 // Kind describes a Code.
@@ -264,6 +265,7 @@ var kinds = []Kind{
 	{UserUnproved, "", Info, status.PartlyServed, "a User has no token that is valid", "nobody is let in as the user without a client certificate of that name"},
 	{RoleUnbound, "", Info, status.PartlyServed, "no RoleBinding names a Role", "the Role gives nobody any right until one does"},
 	{IssuerKeys, "", Warning, status.ResolvedRefs, "the leading server cannot fetch the keys of a TokenIssuer", "its tokens prove nothing, but those that are signed with keys which were fetched before"},
+	{ProxyConfigOverlap, "", Warning, status.Conflicted, "an older ProxyConfig is for the same proxies: those of the mesh, of the namespace, or with the same labels", "the older one counts alone for them"},
 }
 
 // Follows reports whether users normally write the missing object after this one, as the
