@@ -2,6 +2,7 @@ package schema
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -65,6 +66,12 @@ var proxyConfigIdle = map[protoreflect.Name]string{
 	"listener_connection_limit":     "it needs the names of listeners before a server sends them: use globalDownstreamConnectionLimit",
 }
 
+// loaderPrefix begins the variables that agents leave out, and loaderIdle says why.
+const (
+	loaderPrefix = "LD_"
+	loaderIdle   = "has no effect: variables of the system's loader have programs run other code, which is for the people of the machine"
+)
+
 // UnservedProxyConfig returns, in order, warnings of the fields of a mesh ProxyConfig that are set and
 // have no effect. path leads to it.
 func UnservedProxyConfig(path string, p *meshv1alpha1.ProxyConfig) []string {
@@ -75,6 +82,11 @@ func UnservedProxyConfig(path string, p *meshv1alpha1.ProxyConfig) []string {
 		idleFields(path+".connectionSettings", p.GetConnectionSettings()),
 		idleCertDetails(path, p.GetProxyHeaders()),
 	)
+	for _, name := range slices.Sorted(maps.Keys(p.GetProxyMetadata())) {
+		if strings.HasPrefix(name, loaderPrefix) {
+			out = append(out, fmt.Sprintf("%s.proxyMetadata[%s] %s", path, name, loaderIdle))
+		}
+	}
 	if hold := p.GetHoldApplicationUntilProxyStarts(); hold != nil && !hold.GetValue() {
 		out = append(out, path+".holdApplicationUntilProxyStarts has no effect as false: a unit that is ordered after the agent's starts when the proxy is ready; leave its order out instead")
 	}

@@ -1,6 +1,8 @@
 package schema
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	networking "istio.io/api/networking/v1beta1"
@@ -19,9 +21,12 @@ func proxyConfig() *Schema {
 
 func checkProxyConfig(c checker, p *networking.ProxyConfig) {
 	c.at("selector", "matchLabels").labels(p.GetSelector().GetMatchLabels())
-	for name := range p.GetEnvironmentVariables() {
-		if name == "" || strings.ContainsAny(name, "= \x00") {
-			c.at("environmentVariables").key(name).fail("is no name of a variable")
+	for _, name := range slices.Sorted(maps.Keys(p.GetEnvironmentVariables())) {
+		switch at := c.at("environmentVariables").key(name); {
+		case name == "" || strings.ContainsAny(name, "= \x00"):
+			at.fail("is no name of a variable")
+		case strings.HasPrefix(name, loaderPrefix):
+			at.notServed("%s", loaderIdle)
 		}
 	}
 	if p.Concurrency != nil {

@@ -358,9 +358,13 @@ func TestKindsThatAreStoredOnly(t *testing.T) {
 			warned: []string{
 				"spec.image has no effect: machines have no container image",
 			}},
+		{name: "with the loader's variables", kind: schema.ProxyConfig, spec: `{environmentVariables: {LD_PRELOAD: x}}`,
+			warned: []string{
+				"spec.environmentVariables[LD_PRELOAD] has no effect: variables of the system's loader have programs run other code, which is for the people of the machine",
+			}},
 		{name: "annotated", kind: schema.WorkloadGroup, spec: `{template: {}, metadata: {annotations: {proxy.istio.io/config: "{concurrency: 2, statNameLength: 7}"}}}`,
 			warned: []string{
-				"spec.metadata.annotations[proxy.istio.io/config]: proxyConfig.statNameLength has no effect: Envoy does not limit the length of names",
+				"spec.metadata.annotations[proxy.istio.io/config] proxyConfig.statNameLength has no effect: Envoy does not limit the length of names",
 			}},
 		{name: "badly annotated", kind: schema.WorkloadGroup, spec: `{template: {}, metadata: {annotations: {proxy.istio.io/config: "{concurrency: -2}"}}}`,
 			refused: []string{
@@ -369,8 +373,8 @@ func TestKindsThatAreStoredOnly(t *testing.T) {
 		{name: "faulty", kind: schema.ProxyConfig, spec: `{selector: {matchLabels: {"a b": c}}, concurrency: -1, environmentVariables: {"A=": b}, image: {imageType: "a b"}}`,
 			refused: []string{
 				`spec.selector.matchLabels[a b]: "a b" is not valid: name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character`,
-				"spec.concurrency: must not be negative, is -1",
 				"spec.environmentVariables[A=]: is no name of a variable",
+				"spec.concurrency: must not be negative, is -1",
 				`spec.image.imageType: must be a word such as distroless, is "a b"`,
 			},
 			warned: []string{
