@@ -90,8 +90,10 @@ type Proxy struct {
 	// HTTPProxyPort is the port on which a sidecar serves as HTTP proxy (HTTP_PROXY_PORT), "0"
 	// for none; empty means that the mesh decides.
 	HTTPProxyPort string
-	Version       string // ISTIO_VERSION
-	Locality      string // region/zone/subzone
+	// Settings are what the proxy states of its own configuration.
+	Settings ProxySettings
+	Version  string // ISTIO_VERSION
+	Locality string // region/zone/subzone
 	// EnvoyVersion is the version in the client's build; empty if there is none. For a client
 	// other than Envoy it begins with the client's name, as in "gRPC Go 1.85.0".
 	EnvoyVersion string
@@ -170,6 +172,9 @@ func ParseProxy(node *corev3.Node) (_ *Proxy, err error) {
 		return nil, fmt.Errorf("node id %q: its metadata have SDS_CLUSTER and TLS_CLIENT_CERT_CHAIN or TLS_SERVER_CERT_CHAIN: a proxy has one certificate, so name one source", node.GetId())
 	}
 	p.SystemRoots = text(metadata["SYSTEM_ROOTS"])
+	if p.Settings, err = proxySettings(metadata); err != nil {
+		return nil, fmt.Errorf("node id %q: %w", node.GetId(), err)
+	}
 	p.EnvoyVersion, p.ServiceName = build(node), node.GetCluster()
 	return p, nil
 }

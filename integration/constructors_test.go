@@ -144,8 +144,8 @@ func everyCluster() []*clusterv3.Cluster {
 		{Name: "downstream", Type: upstreams.Static, HTTP: &upstreams.HTTP{Protocol: upstreams.UseDownstream}},
 	}
 	out := []*clusterv3.Cluster{
-		upstreams.BlackHoleCluster(time.Second), upstreams.PassthroughCluster(time.Second, &upstreams.Keepalive{Time: time.Minute}),
-		upstreams.InboundPassthroughCluster(time.Second, "127.0.0.6", "::6"),
+		upstreams.BlackHoleCluster(time.Second), upstreams.Cluster(upstreams.PassthroughCluster(time.Second, &upstreams.Keepalive{Time: time.Minute})),
+		upstreams.Cluster(upstreams.InboundPassthroughCluster(time.Second, "127.0.0.6", "::6")),
 	}
 	for _, o := range options {
 		out = append(out, upstreams.Cluster(o))

@@ -21,6 +21,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/address"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/capture"
@@ -115,6 +116,10 @@ type agent struct {
 	forGood  atomic.Bool     // the machine leaves the mesh
 	since    time.Time       // when the agent began
 	told     factsTold
+	// proxyConfig is what the mesh says of the proxy, nil for nothing. written is Envoy's bootstrap as
+	// it was written last, as bytes.
+	proxyConfig atomic.Pointer[meshv1alpha1.ProxyConfig]
+	written     atomic.Value
 }
 
 // The bootstraps, beside the sockets that they name.
@@ -148,7 +153,7 @@ func newAgent(ctx context.Context, env *environment, c config.Config, noEnvoy bo
 		return nil, err
 	}
 	a.health = a.newHealth(noEnvoy)
-	follow := map[string]relay.Follower{probe.Type: a.health.Follow, resource.RegistrationType: a.followStanding}
+	follow := map[string]relay.Follower{probe.Type: a.health.Follow, resource.RegistrationType: a.followStanding, resource.ProxyConfigType: a.followProxyConfig}
 	a.newNames(follow)
 	a.relay = relay.New(relay.Options{
 		Servers: relay.Servers{
@@ -156,14 +161,17 @@ func newAgent(ctx context.Context, env *environment, c config.Config, noEnvoy bo
 			Explain: func(err error) error { return enroll.ExplainUntrusted(c.Certificate(), err) },
 		},
 		Store: a.store, Patience: c.LastGood.After.Duration, Logger: a.logger, Node: id, Follow: follow,
-		Single: map[string]string{probe.Type: probe.Name, resource.RegistrationType: resource.RegistrationName},
+		Single: map[string]string{probe.Type: probe.Name, resource.RegistrationType: resource.RegistrationName, resource.ProxyConfigType: resource.ProxyConfigName},
 	})
 	if a.capture = a.newCapture(noEnvoy); noEnvoy {
 		return a, nil
 	}
+	if _, err := a.writeBootstraps(); err != nil { // with what was kept of the mesh
+		return nil, err
+	}
 	a.envoy, err = envoy.New(ctx, envoy.Options{
 		Path: c.Envoy.Path, Bootstrap: filepath.Join(c.Run, envoyFile), Admin: c.Envoy.Admin, Dir: c.State,
-		Args: c.Envoy.Args, Drain: c.Envoy.Drain.Duration, ListenerDrain: c.Envoy.ListenerDrain.Duration, Output: env.stderr, Logger: a.logger,
+		Settings: a.howToRun(), Output: env.stderr, Logger: a.logger,
 	})
 	return a, err
 }
@@ -171,11 +179,7 @@ func newAgent(ctx context.Context, env *environment, c config.Config, noEnvoy bo
 // writeBootstraps writes the bootstraps, and returns the id of the node in that of Envoy.
 func (a *agent) writeBootstraps() (id string, err error) {
 	c := a.located.Load()
-	message, err := bootstrap.Build(c.Bootstrap())
-	if err != nil {
-		return "", err
-	}
-	text, err := bootstrap.JSON(message)
+	text, id, err := a.bootstrap()
 	if err != nil {
 		return "", err
 	}
@@ -183,8 +187,21 @@ func (a *agent) writeBootstraps() (id string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return message.GetNode().GetId(), errors.Join(renameio.WriteFile(filepath.Join(c.Run, envoyFile), text, 0o644),
+	a.written.Store(text)
+	return id, errors.Join(renameio.WriteFile(filepath.Join(c.Run, envoyFile), text, 0o644),
 		renameio.WriteFile(filepath.Join(c.Run, grpcFile), proxyless, 0o644))
+}
+
+// bootstrap makes the bootstrap of Envoy, and returns the id of its node.
+func (a *agent) bootstrap() (text []byte, id string, err error) {
+	o := a.located.Load().Bootstrap()
+	o.Config = a.proxyConfig.Load()
+	message, err := bootstrap.Build(o)
+	if err != nil {
+		return nil, "", err
+	}
+	text, err = bootstrap.JSON(message)
+	return text, message.GetNode().GetId(), err
 }
 
 // leaveWithin bounds how long the servers are told that the machine leaves.
@@ -318,6 +335,7 @@ func (a *agent) replaceEnvoy() {
 	if _, err := a.writeBootstraps(); err != nil {
 		a.logger.Error("the bootstrap cannot be written; Envoy is replaced with the one that is there", "err", err)
 	}
+	a.envoy.Configure(a.howToRun())
 	a.envoy.Replace()
 }
 

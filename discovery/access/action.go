@@ -16,7 +16,7 @@ const ours = "/apis/" + access.Group + "/v1/"
 func Views() []string {
 	return []string{
 		"certificate-authority", "consul", "explain", "file", "findings", "log-levels", "mesh", "metrics", "paths", "profiles", "propagation",
-		"proxies", "proxyconfig", "records", "references", "sealing", "services", "sources", "store",
+		"proxies", "proxyconfig", "proxysettings", "records", "references", "sealing", "services", "sources", "store",
 	}
 }
 
@@ -114,7 +114,7 @@ func verbOf(method string) string {
 func narrowed(view string, a Request) string {
 	q := a.Query
 	switch view {
-	case "findings", "references", "proxies", "proxyconfig":
+	case "findings", "references", "proxies", "proxyconfig", "proxysettings":
 		return q.Get("namespace")
 	case "propagation":
 		if q.Get("kind") != "" && q.Get("revision") == "" && q.Get("change") == "" {

@@ -62,10 +62,7 @@ func CheckMeshConfig(name string, m *meshv1alpha1.MeshConfig) (warnings []string
 	r := &Report{}
 	checkMeshConfig(r.at(name), m)
 	r.at(name).unserved(m.ProtoReflect(), meshConfigFields())
-	for _, w := range r.warnings {
-		warnings = append(warnings, w.Text())
-	}
-	return warnings, r.faults.ErrorOrNil()
+	return r.texts(), r.faults.ErrorOrNil()
 }
 
 // Envoy accepts DNS refresh rates between these.
@@ -99,7 +96,7 @@ func checkMeshConfig(c checker, m *meshv1alpha1.MeshConfig) {
 	if n := m.GetPathNormalization().GetNormalization(); !known(n) {
 		c.at("pathNormalization", "normalization").fail("%s is unknown: use NONE, BASE, MERGE_SLASHES or DECODE_AND_MERGE_SLASHES", n)
 	}
-	checkDefaultConfig(c.at("defaultConfig"), m.GetDefaultConfig())
+	checkMeshProxyConfig(c.at("defaultConfig"), m.GetDefaultConfig())
 	checkDefaultProviders(c.at("defaultProviders"), m.GetDefaultProviders())
 	if v := m.GetServiceEntryVisibility(); v.GetApplyToSidecars() {
 		c.at("serviceEntryVisibility", "applyToSidecars").insecure("has no effect here: ServiceEntries that it would hide stay visible: use defaultServiceExportTo and exportTo")
@@ -119,26 +116,6 @@ func (c checker) meshExportTo(values []string) {
 // known says whether an enum has the value.
 func known(value protoreflect.Enum) bool {
 	return value.Descriptor().Values().ByNumber(value.Number()) != nil
-}
-
-func checkDefaultConfig(c checker, p *meshv1alpha1.ProxyConfig) {
-	forwarding := func(c checker, d meshv1alpha1.ForwardClientCertDetails) {
-		if !known(d) {
-			c.fail("%s is unknown: use SANITIZE, FORWARD_ONLY, APPEND_FORWARD, SANITIZE_SET or ALWAYS_FORWARD_ONLY", d)
-		}
-	}
-	checkTracing(c.at("tracing"), p.GetTracing())
-	forwarding(c.at("gatewayTopology", "forwardClientCertDetails"), p.GetGatewayTopology().GetForwardClientCertDetails())
-	mode := p.GetProxyHeaders().GetForwardedClientCert()
-	forwarding(c.at("proxyHeaders", "forwardedClientCert"), mode)
-	if p.GetProxyHeaders().GetSetCurrentClientCertDetails() == nil {
-		return
-	}
-	switch mode {
-	case meshv1alpha1.ForwardClientCertDetails_UNDEFINED, meshv1alpha1.ForwardClientCertDetails_APPEND_FORWARD, meshv1alpha1.ForwardClientCertDetails_SANITIZE_SET:
-	default:
-		c.at("proxyHeaders", "setCurrentClientCertDetails").warn("has no effect with the mode %s: it is for APPEND_FORWARD and SANITIZE_SET", mode)
-	}
 }
 
 // checkUnknownHosts refuses an unknown mode, and TLS settings that cannot work

@@ -27,6 +27,19 @@ const (
 	ofExposing    = "has no effect here: it is for ambient mode unless applyToSidecars is set, and its policies select by labels of Namespace objects: use defaultServiceExportTo"
 	ofSecrets     = "has no effect here: credentials of proxies are Secrets, or files of their machines"
 	ofPlaintext   = "has no effect here: a proxy reaches servers on other machines by mutual TLS always"
+	ofTelemetry   = "has no effect here: a Telemetry of the mesh has it: spec.tracing[].enableIstioTags"
+	ofProviders   = "has no effect here: name the service in extensionProviders, and the provider in defaultProviders or a Telemetry"
+	ofFiles       = "has no effect here: each machine says where its files are: run in the file of its agent"
+	ofBinaries    = "has no effect here: each machine says where its Envoy is: envoy.path in the file of its agent"
+	ofAdmin       = "has no effect here: each machine says where its Envoy has its interface: envoy.admin in the file of its agent, or portolan bootstrap --admin-address"
+	ofStatusPort  = "has no effect here: each machine says where its agent listens: metrics and ready in the file of its agent"
+	ofTemplates   = "has no effect here: an Envoy with a bootstrap of your own is one that the agent does not run: portolan-agent run --no-envoy"
+	ofNames       = "has no effect here: Envoy does not limit the length of names"
+	ofImages      = "has no effect here: machines have no container image"
+	ofKeys        = "has no effect here: a stock Envoy has no provider of private keys"
+	ofTags        = "has no effect here: Istio has deprecated it, and proxies put no tags into the names of statistics"
+	ofExchange    = "has no effect here: proxies exchange no metadata in headers"
+	ofListeners   = "has no effect here: it needs the names of listeners before a server sends them: use globalDownstreamConnectionLimit"
 	ofServersFile = "set it in the file of --mesh-config and restart the servers: it holds from their start"
 )
 
@@ -71,32 +84,48 @@ func providerFields() fields {
 
 // proxyConfigFields are the fields of defaultConfig.
 func proxyConfigFields() fields {
-	return fields{}.
+	return serve("concurrency", "drainDuration", "fileFlushInterval", "fileFlushMinSizeKb", "holdApplicationUntilProxyStarts", "meshId",
+		"proxyMetadata", "proxyStatsMatcher", "runtimeValues", "serviceCluster", "terminationDrainDuration").
+		with("connectionSettings", connectionFields()).
 		with("gatewayTopology", serve("forwardClientCertDetails", "numTrustedProxies", "proxyProtocol")).
 		with("proxyHeaders", proxyHeaderFields()).
-		without(notYet,
-			"binaryPath", "concurrency", "configPath", "connectionSettings", "customConfigFile", "drainDuration", "envoyAccessLogService",
-			"envoyMetricsService", "extraStatTags", "fileFlushInterval", "fileFlushMinSizeKb", "holdApplicationUntilProxyStarts", "image",
-			"meshId", "privateKeyProvider", "proxyAdminPort", "proxyBootstrapTemplatePath", "proxyMetadata", "proxyStatsMatcher",
-			"runtimeValues", "serviceCluster", "statNameLength", "statsCompression", "statsdUdpAddress", "statusPort",
-			"terminationDrainDuration", "tracingServiceName").
 		with("tracing", tracingFields()).
+		without(notYet, "envoyAccessLogService", "envoyMetricsService", "statsCompression", "statsdUdpAddress", "tracingServiceName").
 		without(ofAddresses, "discoveryAddress").
 		without(ofPlaintext, "controlPlaneAuthPolicy").
 		without(ofMachines, "interceptionMode").
 		without(ofProbes, "readinessProbe").
 		without(ofTrust, "caCertificatesPem").
+		without(ofFiles, "configPath").
+		without(ofBinaries, "binaryPath").
+		without(ofAdmin, "proxyAdminPort").
+		without(ofStatusPort, "statusPort").
+		without(ofTemplates, "customConfigFile", "proxyBootstrapTemplatePath").
+		without(ofNames, "statNameLength").
+		without(ofImages, "image").
+		without(ofKeys, "privateKeyProvider").
+		without(ofTags, "extraStatTags").
 		without(ofDeprecated, "availabilityZone", "discoveryRefreshDelay", "envoyMetricsServiceAddress", "sds", "zipkinAddress")
 }
 
+func connectionFields() fields {
+	return serve("clusterPerConnectionBufferLimitBytes", "globalDownstreamConnectionLimit", "http2InitialConnectionWindowSize",
+		"http2InitialStreamWindowSize", "httpDrainTimeout", "httpHeadersWithUnderscoresAction", "httpIdleTimeout", "httpMaxConcurrentStreams",
+		"httpMaxConnectionDuration", "httpMaxStreamDuration", "httpMergeSlashes", "httpPathWithEscapedSlashesAction", "httpRequestHeadersTimeout",
+		"httpRequestTimeout", "httpStreamIdleTimeout", "listenerPerConnectionBufferLimitBytes", "profile").
+		without(ofListeners, "listenerConnectionLimit")
+}
+
 func tracingFields() fields {
-	return serve("customTags", "enableIstioTags", "maxPathTagLength", "sampling").
-		without(notYet, "datadog", "lightstep", "openCensusAgent", "stackdriver", "tlsSettings", "zipkin")
+	return serve("customTags", "maxPathTagLength", "sampling").
+		without(ofTelemetry, "enableIstioTags").
+		without(ofProviders, "datadog", "lightstep", "openCensusAgent", "stackdriver", "tlsSettings", "zipkin")
 }
 
 func proxyHeaderFields() fields {
-	return serve("forwardedClientCert", "setCurrentClientCertDetails").
-		without(notYet, "attemptCount", "envoyDebugHeaders", "metadataExchangeHeaders", "preserveHttp1HeaderCase", "requestId", "server", "xForwardedHost", "xForwardedPort")
+	return serve("attemptCount", "envoyDebugHeaders", "forwardedClientCert", "preserveHttp1HeaderCase", "requestId", "server",
+		"setCurrentClientCertDetails", "xForwardedHost", "xForwardedPort").
+		without(ofExchange, "metadataExchangeHeaders")
 }
 
 // MeshConfigField says what becomes of one field of MeshConfig.

@@ -364,16 +364,29 @@ func TestKindsThatAreStoredOnly(t *testing.T) {
 			}},
 		{name: "sound", kind: schema.ProxyConfig, spec: `{concurrency: 0, environmentVariables: {A: b}, image: {imageType: distroless}}`,
 			warned: []string{
-				"ProxyConfig is stored but not enforced yet",
+				"spec.image has no effect: machines have no container image",
 			}},
-		{name: "faulty", kind: schema.ProxyConfig, spec: `{selector: {matchLabels: {"a b": c}}, concurrency: -1, image: {imageType: "a b"}}`,
+		{name: "with the loader's variables", kind: schema.ProxyConfig, spec: `{environmentVariables: {LD_PRELOAD: x}}`,
+			warned: []string{
+				"spec.environmentVariables[LD_PRELOAD] has no effect: variables of the system's loader have programs run other code, which is for the people of the machine",
+			}},
+		{name: "annotated", kind: schema.WorkloadGroup, spec: `{template: {}, metadata: {annotations: {proxy.istio.io/config: "{concurrency: 2, statNameLength: 7}"}}}`,
+			warned: []string{
+				"spec.metadata.annotations[proxy.istio.io/config] proxyConfig.statNameLength has no effect: Envoy does not limit the length of names",
+			}},
+		{name: "badly annotated", kind: schema.WorkloadGroup, spec: `{template: {}, metadata: {annotations: {proxy.istio.io/config: "{concurrency: -2}"}}}`,
+			refused: []string{
+				"spec.metadata.annotations[proxy.istio.io/config]: proxyConfig.concurrency: must be at least 0, is -2",
+			}},
+		{name: "faulty", kind: schema.ProxyConfig, spec: `{selector: {matchLabels: {"a b": c}}, concurrency: -1, environmentVariables: {"A=": b}, image: {imageType: "a b"}}`,
 			refused: []string{
 				`spec.selector.matchLabels[a b]: "a b" is not valid: name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character`,
+				"spec.environmentVariables[A=]: is no name of a variable",
 				"spec.concurrency: must not be negative, is -1",
 				`spec.image.imageType: must be a word such as distroless, is "a b"`,
 			},
 			warned: []string{
-				"ProxyConfig is stored but not enforced yet",
+				"spec.image has no effect: machines have no container image",
 			}},
 	})
 }

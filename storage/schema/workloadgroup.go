@@ -22,12 +22,25 @@ func checkWorkloadGroup(c checker, g *networking.WorkloadGroup) {
 	if _, named := g.GetMetadata().GetAnnotations()[health.ProbeAnnotation]; named {
 		c.at("metadata", "annotations").key(health.ProbeAnnotation).fail("is for WorkloadEntries that no group makes: set spec.probe")
 	}
+	checkProxyConfigAnnotation(c.at("metadata", "annotations").key(ProxyConfigAnnotation), g.GetMetadata().GetAnnotations())
 	if g.Template == nil {
 		c.at("template").fail("is missing: it says what the WorkloadEntries of the group have alike")
 	} else {
 		checkWorkload(c.at("template"), g.Template)
 	}
 	checkProbe(c.at("probe"), g.Probe)
+}
+
+// checkProxyConfigAnnotation refuses a ProxyConfig that cannot be read, and warns of fields without
+// effect.
+func checkProxyConfigAnnotation(c checker, annotations map[string]string) {
+	_, warnings, err := readProxyConfig(annotations)
+	for _, fault := range config.Faults(err) {
+		c.fail("%v", fault)
+	}
+	for _, warning := range warnings {
+		c.notServed("%s", warning)
+	}
 }
 
 func checkProbe(c checker, p *networking.ReadinessProbe) {

@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"fmt"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -55,6 +56,10 @@ func Build(o Options) (*bootstrapv3.Bootstrap, error) {
 				"re2.max_program_size.error_level": structpb.NewNumberValue(maxRegexProgram),
 			}}},
 		}}},
+	}
+	applyConfig(o.Config, out)
+	if err := configMetadata(o.Config, out.Node.Metadata.Fields); err != nil {
+		return nil, fmt.Errorf("the ProxyConfig: %w", err)
 	}
 	if o.SDSSocket != "" {
 		out.StaticResources.Clusters = append(out.StaticResources.Clusters, o.sdsCluster())

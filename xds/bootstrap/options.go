@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-multierror"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
 	"github.com/portolan-mesh/portolan/discovery/node"
 	"github.com/portolan-mesh/portolan/storage/labels"
@@ -96,11 +97,13 @@ type Options struct {
 	// AdminAddress is the address of Envoy's admin interface; anyone who reaches it can
 	// stop the proxy. Empty means DefaultAdminAddress; AdminOff means no interface.
 	AdminAddress string
+	// Config is what the mesh says of the proxy, nil for nothing. What the options say outranks it.
+	Config *meshv1alpha1.ProxyConfig
 }
 
 func (o Options) withDefaults() Options {
 	o.Domain = cmp.Or(o.Domain, DefaultDomain)
-	o.Cluster = cmp.Or(o.Cluster, o.Name+"."+o.Namespace)
+	o.Cluster = cmp.Or(o.Cluster, o.Config.GetServiceCluster(), o.Name+"."+o.Namespace)
 	o.IstioVersion = cmp.Or(o.IstioVersion, DefaultIstioVersion)
 	if len(o.XDSAddresses) == 0 {
 		o.XDSAddresses = []string{DefaultXDSAddress}

@@ -43,6 +43,8 @@ type HTTPOptions struct {
 	// header. Modes that add the client's certificate add its hash, and the ClientCertDetails.
 	ClientCert        hcmv3.HttpConnectionManager_ForwardClientCertDetails
 	ClientCertDetails *hcmv3.HttpConnectionManager_SetCurrentClientCertDetails
+	// Proxy says how it speaks HTTP.
+	Proxy HTTPProxy
 	// Filters are the HTTP filters in order, with the router last.
 	Filters    []*hcmv3.HttpFilter
 	AccessLogs []*accesslogv3.AccessLog
@@ -53,7 +55,8 @@ type HTTPOptions struct {
 }
 
 // HTTPConnectionManager makes the filter that speaks HTTP. It accepts HTTP/1.1 and
-// HTTP/2, upgrades to WebSocket and has no idle timeout for streams.
+// HTTP/2, upgrades to WebSocket, and passes "Expect: 100-continue" and its answer on. It has no idle
+// timeout for streams. Proxy may say otherwise.
 func HTTPConnectionManager(o HTTPOptions) *listenerv3.Filter {
 	manager := &hcmv3.HttpConnectionManager{
 		CodecType:         hcmv3.HttpConnectionManager_AUTO,
@@ -67,12 +70,15 @@ func HTTPConnectionManager(o HTTPOptions) *listenerv3.Filter {
 		StreamIdleTimeout:    durationpb.New(0),
 		UpgradeConfigs:       []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
 		AccessLog:            o.AccessLogs,
-		Tracing:              o.Tracing,
+		// The upstream decides whether it wants the body. (Istio: ENABLE_100_CONTINUE_HEADERS.)
+		Proxy_100Continue: true,
+		Tracing:           o.Tracing,
 	}
 	if o.UntracedIDs {
 		manager.RequestIdExtension = &hcmv3.RequestIDExtension{TypedConfig: message.Pack(&uuidv3.UuidRequestIdConfig{UseRequestIdForTraceSampling: wrapperspb.Bool(false)})}
 	}
 	normalize(manager, o.Normalization)
+	o.Proxy.apply(manager)
 	manager.ForwardClientCertDetails = o.ClientCert
 	if o.ClientCert == hcmv3.HttpConnectionManager_APPEND_FORWARD || o.ClientCert == hcmv3.HttpConnectionManager_SANITIZE_SET {
 		manager.SetCurrentClientCertDetails = o.ClientCertDetails
@@ -106,6 +112,11 @@ func normalize(m *hcmv3.HttpConnectionManager, n meshv1alpha1.MeshConfig_ProxyPa
 
 // RouterFilter makes the last HTTP filter, which executes the action of a route.
 func RouterFilter() *hcmv3.HttpFilter { return httpFilter(RouterName, &routerv3.Router{}) }
+
+// QuietRouterFilter is a RouterFilter that writes no X-Envoy headers.
+func QuietRouterFilter() *hcmv3.HttpFilter {
+	return httpFilter(RouterName, &routerv3.Router{SuppressEnvoyHeaders: true})
+}
 
 func httpFilter(name string, config proto.Message) *hcmv3.HttpFilter {
 	return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: message.Pack(config)}}

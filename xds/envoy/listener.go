@@ -77,6 +77,8 @@ type ListenerOptions struct {
 	DefaultFilterChain *listenerv3.FilterChain
 	// AccessLogs record connections that match no filter chain.
 	AccessLogs []*accesslogv3.AccessLog
+	// BufferLimit bounds what is buffered of a connection, softly, in bytes; nil means Envoy's MiB.
+	BufferLimit *wrapperspb.Int32Value
 }
 
 // Listener makes a listener.
@@ -88,6 +90,8 @@ func Listener(o ListenerOptions) *listenerv3.Listener {
 		FilterChains:       o.FilterChains,
 		DefaultFilterChain: o.DefaultFilterChain,
 		AccessLog:          o.AccessLogs,
+
+		PerConnectionBufferLimitBytes: unsigned(o.BufferLimit),
 	}
 	for _, h := range o.MoreHosts {
 		out.AdditionalAddresses = append(out.AdditionalAddresses, &listenerv3.AdditionalAddress{Address: message.Address(h, o.Port)})

@@ -70,7 +70,7 @@ func TestHTTPConnectionManager(t *testing.T) {
 	t.Parallel()
 	const fixed = `"name": "envoy.filters.network.http_connection_manager", "typedConfig": {
 		"@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
-		"normalizePath": true, "pathWithEscapedSlashesAction": "KEEP_UNCHANGED", "stripTrailingHostDot": true, "streamIdleTimeout": "0s", "upgradeConfigs": [{"upgradeType": "websocket"}],
+		"normalizePath": true, "pathWithEscapedSlashesAction": "KEEP_UNCHANGED", "stripTrailingHostDot": true, "proxy100Continue": true, "streamIdleTimeout": "0s", "upgradeConfigs": [{"upgradeType": "websocket"}],
 		"httpFilters": [{"name": "envoy.filters.http.router", "typedConfig": {
 			"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"}}]`
 	filters := []*hcmv3.HttpFilter{envoy.RouterFilter()}

@@ -71,12 +71,14 @@ type VirtualHostOptions struct {
 	Routes  []RouteOptions
 	// RequireTLS redirects every plaintext request to https.
 	RequireTLS bool
+	// Uncounted tells upstreams nothing of attempts.
+	Uncounted bool
 }
 
 // VirtualHost makes a virtual host. It tells upstreams the number of attempts in a
-// header. A retry policy that several routes have stands at the host, once.
+// header, unless it is Uncounted. A retry policy that several routes have stands at the host, once.
 func VirtualHost(o VirtualHostOptions) *routev3.VirtualHost {
-	out := &routev3.VirtualHost{Name: o.Name, Domains: o.Domains, IncludeRequestAttemptCount: true}
+	out := &routev3.VirtualHost{Name: o.Name, Domains: o.Domains, IncludeRequestAttemptCount: !o.Uncounted}
 	for _, r := range o.Routes {
 		out.Routes = append(out.Routes, Route(r))
 	}
@@ -201,6 +203,8 @@ type Forward struct {
 	Mirrors      []Mirror
 	// GRPCWeb translates the gRPC-Web of browsers to gRPC.
 	GRPCWeb bool
+	// ForwardHost writes the request's host into X-Forwarded-Host where it is replaced.
+	ForwardHost bool
 }
 
 // RegexRewrite replaces the matches of an RE2 expression.
@@ -306,6 +310,7 @@ func (f *Forward) action(clusters []WeightedCluster, host string) *routev3.Route
 		RetryPolicy:   f.Retry.policy(),
 		PrefixRewrite: f.PrefixRewrite,
 
+		AppendXForwardedHost:  f.ForwardHost,
 		RequestMirrorPolicies: mirrorPolicies(f.Mirrors),
 	}
 	if f.Timeout == 0 {

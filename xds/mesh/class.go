@@ -38,6 +38,7 @@ func (p *PushContext) ClassOf(proxy *discovery.Proxy) Class {
 		Namespace:  proxy.Namespace,
 		RouteDelta: proxy.RouteDelta,
 		Certified:  proxy.HasCertificate(), SecretCluster: proxy.SecretCluster,
+		Settings: proxy.Settings,
 	}
 	if proxy.Type == discovery.Sidecar {
 		c.Domain, c.HTTPProxyPort = strings.ToLower(proxy.DNSDomain), proxy.HTTPProxyPort

@@ -8,8 +8,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 	networking "istio.io/api/networking/v1alpha3"
+	networkingv1beta1 "istio.io/api/networking/v1beta1"
 	security "istio.io/api/security/v1beta1"
 	telemetryv1 "istio.io/api/telemetry/v1alpha1"
 	apitype "istio.io/api/type/v1beta1"
@@ -79,7 +81,7 @@ func (d *draw) config() {
 		CreationTimestamp: time.Unix(int64(rapid.IntRange(0, 2).Draw(d.t, "created")), 0),
 	}}
 	exportTo := d.some([]string{".", "*", "shop", "~"}, "exportTo")
-	switch kind := d.one([]string{"VirtualService", "DestinationRule", "Gateway", "Sidecar", "PeerAuthentication", "Peers", "AuthorizationPolicy", "RequestAuthentication", "Keys", "Probed", "Group", "Telemetry"}, "kind"); kind {
+	switch kind := d.one([]string{"VirtualService", "DestinationRule", "Gateway", "Sidecar", "PeerAuthentication", "Peers", "AuthorizationPolicy", "RequestAuthentication", "Keys", "Probed", "Group", "Telemetry", "ProxyConfig"}, "kind"); kind {
 	case "VirtualService":
 		vs := &networking.VirtualService{
 			Hosts: append(d.some(testHosts, "hosts"), "c.shop.example"), ExportTo: exportTo,
@@ -170,7 +172,13 @@ func (d *draw) config() {
 		}
 		c.Spec = p
 	case "Group":
-		c.Spec = &networking.WorkloadGroup{Template: &networking.WorkloadEntry{}, Probe: d.probe()}
+		group := &networking.WorkloadGroup{Template: &networking.WorkloadEntry{}, Probe: d.probe()}
+		if config := d.one([]string{"", "{concurrency: 1}", "{concurrency: 2}"}, "config"); config != "" {
+			group.Metadata = &networking.WorkloadGroup_ObjectMeta{Annotations: map[string]string{schema.ProxyConfigAnnotation: config}}
+		}
+		c.Spec = group
+	case "ProxyConfig":
+		c.Spec = &networkingv1beta1.ProxyConfig{Concurrency: wrapperspb.Int32(int32(rapid.IntRange(0, 2).Draw(d.t, "threads")))}
 	case "Probed":
 		c.Annotations = map[string]string{health.ProbeAnnotation: d.one([]string{"{tcpSocket: {port: 1}}", "{tcpSocket: {port: 2}}", "{"}, "annotation")}
 		c.Spec = &networking.WorkloadEntry{Address: d.one([]string{"10.0.0.1", "10.0.0.2"}, "address"), ServiceAccount: d.one([]string{"", "web"}, "account")}
@@ -364,6 +372,14 @@ func (d *draw) telemetry() *telemetryv1.Telemetry {
 	return out
 }
 
+// annotatedOrName says what the table has of an object: not more of a group than its annotation.
+func annotatedOrName(object *config.Config) string {
+	if _, group := object.Spec.(*networking.WorkloadGroup); group {
+		return annotated(object)
+	}
+	return fmt.Sprintf("%p", object)
+}
+
 // dump renders a context as text by row, so that two can be compared.
 func dump(p *PushContext) map[string]string {
 	out := map[string]string{}
@@ -442,6 +458,11 @@ func dump(p *PushContext) map[string]string {
 	for k, g := range probeRows.rowsOf(p).All() {
 		for path, row := range g.All() {
 			put("probes "+k, path, fmt.Sprint(row.Object, row.Probe, row.account))
+		}
+	}
+	for k, g := range proxyConfigRows.rowsOf(p).All() {
+		for path, object := range g.All() {
+			put("proxy configs "+k, path, annotatedOrName(object))
 		}
 	}
 	for k, text := range keyRows.rowsOf(p).All() {

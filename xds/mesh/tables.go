@@ -35,6 +35,8 @@ const (
 	Instances  // InstancesAt by address
 	Probes     // ProbesAt by ProbeKey
 
+	ProxyConfigs // ConfigsAt by namespace, and by WorkloadGroup
+
 	Endpoints      // EndpointRow by rows.Key
 	Secrets        // SecretRow by SecretKey
 	Hosts          // HostRow by host
@@ -82,6 +84,8 @@ var tables = [tableCount]table{
 	Services:   given[*ServiceRow]{Services, func(in *Inputs) pmap.Map[*ServiceRow] { return in.Services }},
 	Instances:  instanceRows,
 	Probes:     probeRows,
+
+	ProxyConfigs: proxyConfigRows,
 
 	Endpoints:      given[*EndpointRow]{Endpoints, func(in *Inputs) pmap.Map[*EndpointRow] { return in.Endpoints }},
 	Secrets:        secretRows,
@@ -192,6 +196,7 @@ const (
 	serviceEntryPath    = networkingGroup + "/ServiceEntry/"
 	workloadEntryPath   = networkingGroup + "/WorkloadEntry/"
 	workloadGroupPath   = networkingGroup + "/WorkloadGroup/"
+	proxyConfigPath     = networkingGroup + "/ProxyConfig/"
 
 	authorizationPolicyPath = "security.istio.io/AuthorizationPolicy/"
 	peerAuthenticationPath  = "security.istio.io/PeerAuthentication/"

@@ -172,6 +172,8 @@ const (
 
 	selfTelemetries = "telemetries"
 	selfServiceName = "serviceName"
+	selfSettings    = "settings"
+	selfGroup       = "group"
 )
 
 // selfTable answers queries about the properties of the class or the workload.
@@ -238,6 +240,10 @@ func (selfTable) answer(v *View, key, args string) any {
 		return v.class.Attached.Of(class.Telemetry)
 	case selfServiceName:
 		return v.class.ServiceName
+	case selfSettings:
+		return v.class.Settings
+	case selfGroup:
+		return v.group()
 	case selfShortNames:
 		return host.FormatShortNames(v.class.Domain, args)
 	default:

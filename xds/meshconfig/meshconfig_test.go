@@ -21,7 +21,7 @@ accessLogFile: /dev/stdout
 rootNamespace: mesh
 defaultServiceExportTo: ["."]
 defaultDestinationRuleExportTo: [shop]
-defaultConfig: {gatewayTopology: {numTrustedProxies: 2, forwardClientCertDetails: SANITIZE, proxyProtocol: {}}, concurrency: 2}
+defaultConfig: {gatewayTopology: {numTrustedProxies: 2, forwardClientCertDetails: SANITIZE, proxyProtocol: {}}, concurrency: 2, statNameLength: 200, tracing: {}}
 enableTracing: true
 tlsDefaults: {minProtocolVersion: TLSV1_3, cipherSuites: [AES128-SHA, RC4], ecdhCurves: [P-256, P-0]}
 `))
@@ -33,7 +33,7 @@ tlsDefaults: {minProtocolVersion: TLSV1_3, cipherSuites: [AES128-SHA, RC4], ecdh
 		t.Errorf("parsed %v", c)
 	}
 	if d := cmp.Diff([]string{
-		"meshConfig.defaultConfig.concurrency is not served yet and has no effect",
+		"meshConfig.defaultConfig.statNameLength has no effect here: Envoy does not limit the length of names",
 		`meshConfig.defaultDestinationRuleExportTo stands for every namespace: only "." limits it`,
 		"meshConfig.enableTracing is not served yet and has no effect",
 		`meshConfig.tlsDefaults.cipherSuites names "RC4", which Envoy does not know and which is left out`,
@@ -133,14 +133,7 @@ func TestProxyHeaders(t *testing.T) {
 		"{forwardedClientCert: SANITIZE, setCurrentClientCertDetails: {cert: true}}": {removes, meshconfig.ClientCertDetails{Subject: true, DNS: true, URI: true, Cert: true}, []string{
 			"meshConfig.defaultConfig.proxyHeaders.setCurrentClientCertDetails has no effect with the mode SANITIZE: it is for APPEND_FORWARD and SANITIZE_SET"}},
 		"{server: {disabled: true}, requestId: {}, attemptCount: {}, envoyDebugHeaders: {}, metadataExchangeHeaders: {}, preserveHttp1HeaderCase: true, xForwardedHost: {}, xForwardedPort: {}}": {appends, usual, []string{
-			"meshConfig.defaultConfig.proxyHeaders.attemptCount is not served yet and has no effect",
-			"meshConfig.defaultConfig.proxyHeaders.envoyDebugHeaders is not served yet and has no effect",
-			"meshConfig.defaultConfig.proxyHeaders.metadataExchangeHeaders is not served yet and has no effect",
-			"meshConfig.defaultConfig.proxyHeaders.preserveHttp1HeaderCase is not served yet and has no effect",
-			"meshConfig.defaultConfig.proxyHeaders.requestId is not served yet and has no effect",
-			"meshConfig.defaultConfig.proxyHeaders.server is not served yet and has no effect",
-			"meshConfig.defaultConfig.proxyHeaders.xForwardedHost is not served yet and has no effect",
-			"meshConfig.defaultConfig.proxyHeaders.xForwardedPort is not served yet and has no effect",
+			"meshConfig.defaultConfig.proxyHeaders.metadataExchangeHeaders has no effect: proxies exchange no metadata in headers",
 		}},
 	} {
 		c, warnings, err := meshconfig.Parse([]byte("defaultConfig: {proxyHeaders: " + headers + "}"))

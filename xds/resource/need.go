@@ -26,6 +26,13 @@ const (
 	RegistrationName = "registration"
 )
 
+// ProxyConfigType is the type of the one resource, ProxyConfigName, by which a machine learns what the
+// mesh says of its proxy: Istio's message of the mesh configuration.
+const (
+	ProxyConfigType = "type.googleapis.com/istio.mesh.v1alpha1.ProxyConfig"
+	ProxyConfigName = "proxy"
+)
+
 // ConfigType is the type of the messages that carry objects. The types that other control
 // planes request are the kinds of these objects.
 const ConfigType = "type.googleapis.com/istio.mcp.v1alpha1.Resource"

@@ -139,6 +139,7 @@ const (
 	RoleUnbound         Code = "PTL0423"
 	IssuerKeys          Code = "PTL0424"
 	MeshConfigUnused    Code = "PTL0431"
+	ProxyConfigOverlap  Code = "PTL0432"
 	TelemetryShadowed   Code = "PTL0451"
 	ReporterMissing     Code = "PTL0452"
 	ReporterUnfit       Code = "PTL0453"
@@ -270,6 +271,7 @@ var kinds = []Kind{
 	{RoleUnbound, "", Info, status.PartlyServed, "no RoleBinding names a Role", "the Role gives nobody any right until one does"},
 	{IssuerKeys, "", Warning, status.ResolvedRefs, "the leading server cannot fetch the keys of a TokenIssuer", "its tokens prove nothing, but those that are signed with keys which were fetched before"},
 	{MeshConfigUnused, "", Warning, status.ResolvedRefs, "a MeshConfig is outside the root namespace of the mesh", "it has no effect"},
+	{ProxyConfigOverlap, "", Warning, status.Conflicted, "an older ProxyConfig is for the same proxies: those of the mesh, of the namespace, or with the same labels", "the older one counts alone for them"},
 	{TelemetryShadowed, "", Warning, status.Conflicted, "an older Telemetry is for the same proxies: those of the mesh, of the namespace, or those that both select", "the older one is used alone for them"},
 	{ReporterMissing, "", Error, status.ResolvedRefs, "a Telemetry names a provider that the mesh configuration does not have, or whose service a proxy does not see, or traces without a provider", "proxies send it nothing, and go on with all else"},
 	{ReporterUnfit, "", Warning, status.PartlyServed, "a Telemetry names a provider for what Envoy cannot send to it", "proxies send it nothing"},

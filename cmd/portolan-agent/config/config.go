@@ -114,10 +114,12 @@ type Envoy struct {
 	Path string `json:"path,omitempty"`
 	// Admin is the address of Envoy's own interface; empty means 127.0.0.1:15000.
 	Admin string `json:"admin,omitempty"`
-	// Drain is how long connections may go on when the agent ends; 0 means 5 s.
+	// Drain is how long connections may go on when the agent ends; 0 leaves it to the mesh
+	// (ProxyConfig.terminationDrainDuration), else it is 5 s.
 	Drain metav1.Duration `json:"drain,omitzero"`
 	// ListenerDrain is how long connections may go on that a change of the configuration, or an Envoy in
-	// the place of another, has outdated; 0 means 45 s. (Istio: ProxyConfig.drainDuration.)
+	// the place of another, has outdated; 0 leaves it to the mesh (ProxyConfig.drainDuration), else it
+	// is 45 s.
 	ListenerDrain metav1.Duration `json:"listenerDrain,omitzero"`
 	// Args are added to its command line.
 	Args []string `json:"args,omitempty"`
@@ -217,8 +219,6 @@ func (c Config) WithDefaults() Config {
 			d.Duration = to
 		}
 	}
-	set(&c.Envoy.Drain, DefaultDrain)
-	set(&c.Envoy.ListenerDrain, DefaultListenerDrain)
 	set(&c.LastGood.After, DefaultAfter)
 	set(&c.LastGood.MaxAge, DefaultMaxAge)
 	if c.Metrics == "" {

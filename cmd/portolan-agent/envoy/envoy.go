@@ -27,18 +27,30 @@ import (
 // minMinor is the oldest 1.x of Envoy that takes all that the servers send.
 const minMinor = 40
 
-// Options configure a Child. All but Args and Logger are required.
+// Settings say how an Envoy runs.
+type Settings struct {
+	// Args are added to its command line, and Env to its environment.
+	Args, Env []string
+	// Drain is how long connections may go on at the end, and ListenerDrain how long those may that a
+	// changed listener or another Envoy has outdated.
+	Drain, ListenerDrain time.Duration
+}
+
+// Restarts says whether an Envoy that runs by other settings must be replaced for these.
+func (s Settings) Restarts(o Settings) bool {
+	return !slices.Equal(s.Args, o.Args) || !slices.Equal(s.Env, o.Env) || s.ListenerDrain != o.ListenerDrain
+}
+
+// Options configure a Child. All but Settings and Logger are required.
 type Options struct {
 	// Path is the binary, Bootstrap its configuration, and Admin the address of its interface.
 	Path, Bootstrap, Admin string
 	// Dir is a directory for files of the child's runs.
-	Dir  string
-	Args []string
-	// Drain is how long connections may go on at the end, and ListenerDrain how long those may that a
-	// changed listener or another Envoy has outdated.
-	Drain, ListenerDrain time.Duration
-	Output               io.Writer
-	Logger               *slog.Logger
+	Dir    string
+	Output io.Writer
+	Logger *slog.Logger
+	// Settings are those of the first Envoy.
+	Settings Settings
 }
 
 // Child is an Envoy.
@@ -46,9 +58,10 @@ type Child struct {
 	o       Options
 	replace chan struct{}
 
-	mu     sync.Mutex // guards the fields below
-	status Status
-	older  []*childprocess.Process // those that were replaced in place
+	mu       sync.Mutex // guards the fields below
+	settings Settings
+	status   Status
+	older    []*childprocess.Process // those that were replaced in place
 	// configured says that the Envoy has had its configuration.
 	configured bool
 }
@@ -65,7 +78,7 @@ type Status struct {
 
 // New returns a child. It checks the version of the binary.
 func New(ctx context.Context, o Options) (*Child, error) {
-	c := &Child{o: o, replace: make(chan struct{}, 1)}
+	c := &Child{o: o, settings: o.Settings, replace: make(chan struct{}, 1)}
 	var err error
 	c.status.Version, err = Version(ctx, o.Path)
 	return c, err
@@ -90,6 +103,20 @@ func Version(ctx context.Context, path string) (string, error) {
 	return string(found[1]), nil
 }
 
+// Settings returns how the next Envoy runs.
+func (c *Child) Settings() Settings {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.settings
+}
+
+// Configure says how the next Envoy runs, and how long the present one drains at the end.
+func (c *Child) Configure(s Settings) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.settings = s
+}
+
 // Status returns what is known now.
 func (c *Child) Status() Status {
 	c.mu.Lock()
@@ -106,6 +133,9 @@ func (c *Child) Replace() {
 	default: // one is due already
 	}
 }
+
+// replaceAgain is how long an Envoy that starts has before it is to be replaced again.
+const replaceAgain = 200 * time.Millisecond
 
 // stable is how long an Envoy has to run for the next restart to be a quick one.
 const stable = 30 * time.Second
@@ -158,7 +188,8 @@ func (c *Child) run(ctx context.Context) error {
 		case <-c.replace:
 			id, err := os.ReadFile(base)
 			if err != nil {
-				c.o.Logger.Error("Envoy is not replaced: it has not started yet", "err", err)
+				// It has not started yet.
+				defer time.AfterFunc(replaceAgain, c.Replace).Stop()
 				continue
 			}
 			next, err := c.start(epoch, "--base-id", strings.TrimSpace(string(id)))
@@ -178,13 +209,14 @@ func (c *Child) run(ctx context.Context) error {
 // start starts one Envoy. The one before it ends a second after its connections. What drains is told
 // at once: each response over HTTP ends its connection.
 func (c *Child) start(epoch int, args ...string) (*childprocess.Process, error) {
-	seconds := max(1, int(c.o.ListenerDrain.Seconds()))
+	how := c.Settings()
+	seconds := max(1, int(how.ListenerDrain.Seconds()))
 	args = append(args, "-c", c.o.Bootstrap, "--restart-epoch", strconv.Itoa(epoch), "--drain-time-s", strconv.Itoa(seconds),
 		"--drain-strategy", "immediate", "--parent-shutdown-time-s", strconv.Itoa(seconds+1))
-	if !slices.Contains(c.o.Args, "--log-level") && !slices.Contains(c.o.Args, "-l") {
+	if !slices.Contains(how.Args, "--log-level") && !slices.Contains(how.Args, "-l") {
 		args = append(args, "--log-level", "warning")
 	}
-	p, err := childprocess.Start(childprocess.Command{Path: c.o.Path, Args: append(args, c.o.Args...), Output: c.o.Output})
+	p, err := childprocess.Start(childprocess.Command{Path: c.o.Path, Args: append(args, how.Args...), Env: how.Env, Output: c.o.Output})
 	if err != nil {
 		return nil, err
 	}
@@ -199,7 +231,7 @@ func (c *Child) start(epoch int, args ...string) (*childprocess.Process, error) 
 // drain asks the Envoy to end its connections, and waits until it has none, or the drain time has
 // passed.
 func (c *Child) drain(p *childprocess.Process) {
-	ctx, cancel := context.WithTimeout(context.Background(), c.o.Drain)
+	ctx, cancel := context.WithTimeout(context.Background(), c.Settings().Drain)
 	defer cancel()
 	for _, path := range []string{"/healthcheck/fail", "/drain_listeners?graceful"} {
 		if _, err := c.admin(ctx, http.MethodPost, path); err != nil {

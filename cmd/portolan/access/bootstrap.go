@@ -1,8 +1,10 @@
 package access
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,10 +13,13 @@ import (
 	"github.com/hashicorp/go-multierror"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/xds/admin"
 	"github.com/portolan-mesh/portolan/xds/bootstrap"
 	"github.com/portolan-mesh/portolan/xds/generate/secret"
 )
@@ -27,6 +32,8 @@ type bootstrapFlags struct {
 	foreign []string
 	// out is the directory for the files; empty prints the bootstrap.
 	out string
+	// asks says to ask the server for the ProxyConfig of the workload.
+	asks bool
 }
 
 func newBootstrapCommand(env *environment) *cobra.Command {
@@ -36,7 +43,10 @@ func newBootstrapCommand(env *environment) *cobra.Command {
 		Use:   "bootstrap --name NAME --ip ADDRESS",
 		Short: "Print the configuration that an Envoy or a gRPC client starts with",
 		Long: `Print the configuration that an Envoy starts with: who it is, and where the
-control plane is that tells it everything else. The server is not asked.
+control plane is that tells it everything else. The server is not asked, unless
+--proxy-config says so: then what ProxyConfigs, the annotation of the
+WorkloadGroup and defaultConfig of the mesh say of the workload's proxy is in the
+bootstrap, and on standard error what they say of Envoy's command line.
 
 With --type grpc it is for a program that needs no Envoy, since its gRPC library
 asks the control plane itself: put it into a file, name that in the variable
@@ -44,14 +54,15 @@ GRPC_XDS_BOOTSTRAP, and call services as xds:///HOST:PORT.`,
 		Example: `  portolan bootstrap --name vm-12 --ip 10.0.0.12 -n shop --labels app=reviews > envoy.yaml
   portolan bootstrap --type gateway --name edge-1 --ip 10.0.0.2 --labels istio=ingress > edge.yaml
   portolan bootstrap --name vm-12 --ip 10.0.0.12 --cert /etc/mesh/cert.pem --key /etc/mesh/key.pem --ca /etc/mesh/ca.pem
+  portolan bootstrap --name vm-12 --ip 10.0.0.12 -n shop --labels app=reviews --proxy-config > envoy.yaml
   envoy -c envoy.yaml
   portolan bootstrap --name vm-12 --ip 10.0.0.12 --tls --cert /etc/mesh/cert.pem --key /etc/mesh/key.pem --ca /etc/mesh/ca.pem \
       --xds-address mesh.example.com:15012 --out /etc/envoy && envoy -c /etc/envoy/envoy.yaml
   portolan bootstrap --type grpc --name vm-12 --ip 10.0.0.12 -n shop > grpc.json`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			flags.foreign = changed(c.Flags(), "interception", "dns-capture", "self-discovery", "http-proxy-port", "delta", "state-of-the-world", "admin-address", "out", "xds-name", "sds-socket")
-			return printBootstrap(env, flags, o, c.Flags().Changed("delta"))
+			flags.foreign = changed(c.Flags(), "interception", "dns-capture", "self-discovery", "http-proxy-port", "delta", "state-of-the-world", "admin-address", "out", "xds-name", "sds-socket", "proxy-config")
+			return printBootstrap(c.Context(), env, flags, o, c.Flags().Changed("delta"))
 		},
 	}
 	f := c.Flags()
@@ -76,6 +87,7 @@ GRPC_XDS_BOOTSTRAP, and call services as xds:///HOST:PORT.`,
 	f.StringVar(&o.ServerName, "xds-name", "", "name, address or URI that a server has in its certificate (default the host of an --xds-address)")
 	f.StringVar(&o.SDSSocket, "sds-socket", "", "Unix socket of the proxy's machine on which an agent serves the proxy's certificate and the roots of the mesh over SDS, in the place of --cert, --key and --ca")
 	f.StringVar(&flags.out, "out", "", "directory of the proxy's machine into which envoy.yaml is written, and beside it the files that make Envoy read certificates again when they are replaced; it stays there")
+	f.BoolVar(&flags.asks, "proxy-config", false, "ask the server what ProxyConfigs and the mesh say of the proxy, and put it into the bootstrap")
 	f.StringVar(&o.AdminAddress, "admin-address", bootstrap.DefaultAdminAddress, `host:port of Envoy's own interface, which can stop the proxy; "off" for none`)
 	f.StringVar(&o.Cluster, "cluster", "", "service that the proxy counts as in statistics (default NAME.NAMESPACE)")
 	f.StringVar(&o.Locality, "locality", "", "where the proxy runs: region/zone/subzone")
@@ -84,7 +96,7 @@ GRPC_XDS_BOOTSTRAP, and call services as xds:///HOST:PORT.`,
 	return c
 }
 
-func printBootstrap(env *environment, flags bootstrapFlags, o bootstrap.Options, deltaGiven bool) error {
+func printBootstrap(ctx context.Context, env *environment, flags bootstrapFlags, o bootstrap.Options, deltaGiven bool) error {
 	faults := flags.complete(&o, deltaGiven)
 	if flags.out != "" {
 		out, err := filepath.Abs(flags.out)
@@ -101,6 +113,12 @@ func printBootstrap(env *environment, flags bootstrapFlags, o bootstrap.Options,
 			}
 		}
 	}
+	if flags.asks && faults == nil {
+		var err error
+		if o.Config, err = env.proxyConfig(ctx, o); err != nil {
+			return err
+		}
+	}
 	text, err := render(o)
 	for _, fault := range config.Faults(err) {
 		faults = multierror.Append(faults, byFlag(fault))
@@ -114,8 +132,33 @@ func printBootstrap(env *environment, flags bootstrapFlags, o bootstrap.Options,
 	if o.Type == discovery.Proxyless && len(o.XDSAddresses) > 1 {
 		env.Warn([]string{"a program in Go that was at the second --xds-address may miss changes once the first is back: give it one name that leads to all servers"})
 	}
+	if flags.asks {
+		env.Warn([]string{"start the proxy with " + commandLine(o, "envoy.yaml")})
+	}
 	_, err = env.Stdout.Write(text)
 	return err
+}
+
+// proxyConfig asks the server what the mesh says of a proxy.
+func (e *environment) proxyConfig(ctx context.Context, o bootstrap.Options) (*meshv1alpha1.ProxyConfig, error) {
+	var got admin.ProxySettings
+	query := url.Values{"namespace": {o.Namespace}, "labels": {o.Labels.String()}, "group": {o.WorkloadGroup}}
+	err := e.Call(ctx, func(ctx context.Context, c *client.Client) error {
+		return c.JSON(ctx, admin.ProxySettingsPath+"?"+query.Encode(), &got)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return got.ProxyConfig()
+}
+
+// commandLine is the command that starts the proxy with a bootstrap, as the mesh says.
+func commandLine(o bootstrap.Options, file string) string {
+	words := []string{"envoy", "-c", file}
+	if variables := bootstrap.Environment(o.Config); len(variables) > 0 {
+		words = slices.Concat([]string{"env"}, variables, words)
+	}
+	return strings.Join(slices.Concat(words, bootstrap.Arguments(o.Config, nil), bootstrap.DrainArguments(o.Config)), " ")
 }
 
 // writeBootstrap writes the bootstrap of an Envoy, and the files that it refers to.
@@ -136,7 +179,7 @@ func writeBootstrap(env *environment, o bootstrap.Options, text []byte) error {
 	if err := os.WriteFile(file, text, 0o644); err != nil {
 		return exit.With(exit.Data, fmt.Errorf("--out: %w", err))
 	}
-	fmt.Fprintf(env.Stderr, "Start the proxy with envoy -c %s.\n", file)
+	fmt.Fprintf(env.Stderr, "Start the proxy with %s.\n", commandLine(o, file))
 	return nil
 }
 

@@ -221,6 +221,7 @@ func (s *server) addAPI() (err error) {
 	s.api.View(admin.ServicesPath, admin.Services(s.xds, admin.Registries{Places: s.placesOf, Findings: s.verdicts.OfService}))
 	s.api.View(admin.MeshPath, admin.ServeMesh(s.xds))
 	s.api.View(admin.ReferencesPath, admin.ServeReferences(s.xds))
+	s.api.View(admin.ProxySettingsPath, admin.ServeProxySettings(s.xds))
 	s.api.Ask(explain.Path, explain.Serve(s.xds, catalogue.Types(), admin.Elsewhere{View: view}))
 	s.api.Ask(explain.CheckPath, explain.Check(s.xds, catalogue.Types(), admin.Elsewhere{View: view}))
 	s.api.Ask(explain.ResolvePath, explain.Resolve(s.xds, catalogue.Types(), admin.Elsewhere{View: view}))

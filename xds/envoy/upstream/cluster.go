@@ -86,7 +86,9 @@ type ClusterOptions struct {
 	TransportMatches []TransportMatch
 	// Keepalive sends TCP keep-alive probes; nil for none.
 	Keepalive *Keepalive
-	Metadata  message.ClusterMetadata
+	// BufferLimit bounds what is buffered of a connection, softly, in bytes; 0 means Envoy's MiB.
+	BufferLimit uint32
+	Metadata    message.ClusterMetadata
 }
 
 // DNSOptions describe how a DNS cluster resolves. A DynamicDNS cluster uses only the
@@ -127,6 +129,8 @@ func Cluster(o ClusterOptions) *clusterv3.Cluster {
 		ConnectTimeout:  message.Seconds(o.ConnectTimeout),
 		CircuitBreakers: o.CircuitBreakers.message(),
 		Metadata:        o.Metadata.Message(),
+
+		PerConnectionBufferLimitBytes: message.Count(o.BufferLimit),
 	}
 	o.LoadBalancer.apply(c)
 	o.applyType(c)
@@ -177,24 +181,24 @@ func BlackHoleCluster(connectTimeout time.Duration) *clusterv3.Cluster {
 	return Cluster(ClusterOptions{Name: names.BlackHoleCluster, Type: Static, ConnectTimeout: connectTimeout})
 }
 
-// PassthroughCluster makes the cluster for unknown destinations, which it forwards to
+// PassthroughCluster describes the cluster for unknown destinations, which it forwards to
 // unchanged. keepalive is nil for no probes.
-func PassthroughCluster(connectTimeout time.Duration, keepalive *Keepalive) *clusterv3.Cluster {
-	return Cluster(ClusterOptions{
+func PassthroughCluster(connectTimeout time.Duration, keepalive *Keepalive) ClusterOptions {
+	return ClusterOptions{
 		Name: names.PassthroughCluster, Type: OriginalDst, ConnectTimeout: connectTimeout, Keepalive: keepalive,
 		HTTP: &HTTP{Protocol: UseDownstream},
-	})
+	}
 }
 
-// InboundPassthroughCluster makes the cluster for traffic to a workload's unknown ports,
+// InboundPassthroughCluster describes the cluster for traffic to a workload's unknown ports,
 // which it forwards to unchanged. Its connections come from the source addresses, like
 // those of names.InboundCluster.
-func InboundPassthroughCluster(connectTimeout time.Duration, sourceAddresses ...string) *clusterv3.Cluster {
-	return Cluster(ClusterOptions{
+func InboundPassthroughCluster(connectTimeout time.Duration, sourceAddresses ...string) ClusterOptions {
+	return ClusterOptions{
 		Name: names.InboundPassthroughCluster, Type: OriginalDst, ConnectTimeout: connectTimeout,
 		SourceAddresses: sourceAddresses,
 		HTTP:            &HTTP{Protocol: UseDownstream},
-	})
+	}
 }
 
 // bindConfig sets the source addresses of connections, nil for none. The first is used if

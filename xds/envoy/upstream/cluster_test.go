@@ -163,7 +163,7 @@ func TestClustersForTheUnknown(t *testing.T) {
 	if hole.GetName() != "BlackHoleCluster" || envoytest.ClusterTypeOf(hole) != upstream.Static || hole.GetLoadAssignment() != nil {
 		t.Errorf("the black hole leads somewhere: %v", hole)
 	}
-	through := upstream.PassthroughCluster(time.Second, nil)
+	through := upstream.Cluster(upstream.PassthroughCluster(time.Second, nil))
 	if through.GetName() != "PassthroughCluster" || envoytest.ClusterTypeOf(through) != upstream.OriginalDst {
 		t.Errorf("the passthrough does not pass through: %v", through)
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	preservecasev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/http/header_formatters/preserve_case/v3"
 	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -44,6 +45,18 @@ type HTTP struct {
 	// AutoSNI sends the request's host as SNI. AutoSAN accepts only a certificate for
 	// that host.
 	AutoSNI, AutoSAN bool
+	// PreserveCase keeps the case of the names of HTTP/1 headers.
+	PreserveCase bool
+}
+
+// PreserveCase is the format of the names of HTTP/1 headers that keeps their case. It takes effect
+// between a client and an upstream if both sides have it.
+func PreserveCase() *corev3.Http1ProtocolOptions_HeaderKeyFormat {
+	return &corev3.Http1ProtocolOptions_HeaderKeyFormat{
+		HeaderFormat: &corev3.Http1ProtocolOptions_HeaderKeyFormat_StatefulFormatter{StatefulFormatter: &corev3.TypedExtensionConfig{
+			Name: "preserve_case", TypedConfig: message.Pack(&preservecasev3.PreserveCaseFormatterConfig{}),
+		}},
+	}
 }
 
 // errors is the matcher of the cluster's outlier detection, nil for Envoy's default.
@@ -53,6 +66,9 @@ func (h HTTP) extension(errors *httpv3.HttpProtocolOptions_OutlierDetection) map
 		out.UpstreamHttpProtocolOptions = &corev3.UpstreamHttpProtocolOptions{AutoSni: h.AutoSNI, AutoSanValidation: h.AutoSAN}
 	}
 	http1, http2 := &corev3.Http1ProtocolOptions{}, h.http2()
+	if h.PreserveCase {
+		http1.HeaderKeyFormat = PreserveCase()
+	}
 	switch h.Protocol {
 	case HTTP1:
 		out.UpstreamProtocolOptions = explicit(&httpv3.HttpProtocolOptions_ExplicitHttpConfig{

@@ -10,6 +10,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/generate/nametable"
 	"github.com/portolan-mesh/portolan/xds/generate/policy"
 	"github.com/portolan-mesh/portolan/xds/generate/probe"
+	"github.com/portolan-mesh/portolan/xds/generate/proxyconfig"
 	"github.com/portolan-mesh/portolan/xds/generate/proxyless"
 	"github.com/portolan-mesh/portolan/xds/generate/route"
 	"github.com/portolan-mesh/portolan/xds/generate/secret"
@@ -43,6 +44,7 @@ func Types() []generate.ResourceType {
 		{Name: "SDS", Generator: secret.Generator{}, Needed: true},
 		{Name: "NDS", Generator: nametable.Table{}, Full: true},
 		{Name: "NAMES", Generator: nametable.Hosts{}, Full: true},
+		{Name: "PROXY", Generator: proxyconfig.Generator{}, Inbound: proxyconfig.Generator{}, Machine: true, Full: true},
 		{Name: "PROBE", Generator: probe.Generator{}, Inbound: probe.Generator{}, Machine: true, Full: true},
 	}
 }

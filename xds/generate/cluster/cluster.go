@@ -54,7 +54,7 @@ func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 		if v.Shape().Type == discovery.Router {
 			return nil, nil, nil
 		}
-		return upstream.PassthroughCluster(connectTimeout(v), keepalive(v, nil)), nil, nil
+		return upstream.Cluster(ofProxy(v, discovery.Unsupported, upstream.PassthroughCluster(connectTimeout(v), keepalive(v, nil)))), nil, nil
 	case names.AllowAnyDynamicDNSCluster:
 		if v.Shape().Type != discovery.Sidecar || !v.AllowAnyDynamicDNS() {
 			return nil, nil, nil
@@ -77,6 +77,7 @@ func anyHost(v *mesh.View) (proto.Message, []resource.Need) {
 		ConnectTimeout: connectTimeout(v), Keepalive: keepalive(v, nil),
 		HTTP: &upstream.HTTP{Protocol: upstream.UseDownstream},
 	}
+	options = ofProxy(v, discovery.Unsupported, options)
 	socket, ok := transport.Client(v, v.Mesh(mesh.OutboundTrafficPolicy).GetOutboundTrafficPolicy().GetTls(), transport.ClientOptions{Resolves: true})
 	if !ok {
 		return withoutEndpoints(v, options), socket.Needs
@@ -99,6 +100,7 @@ func outbound(v *mesh.View, name string, o Outbound) (proto.Message, []resource.
 	if o.Port.Protocol == discovery.Unsupported && v.Shape().Captures() {
 		options.HTTP = detectedHTTP(options.HTTP)
 	}
+	options = ofProxy(v, o.Port.Protocol, options)
 	var needs []resource.Need
 	switch options.Type {
 	case upstream.EDS:

@@ -37,6 +37,21 @@ func keepalive(v *mesh.View, policy *networking.TrafficPolicy) *upstream.Keepali
 	return &upstream.Keepalive{Probes: k.GetProbes(), Time: k.GetTime().AsDuration(), Interval: k.GetInterval().AsDuration()}
 }
 
+// ofProxy sets what the configuration of a proxy says of all its clusters, for a port of a protocol.
+func ofProxy(v *mesh.View, protocol discovery.Protocol, o upstream.ClusterOptions) upstream.ClusterOptions {
+	config := v.ProxyConfig()
+	o.BufferLimit = uint32(max(0, config.Connections(v.IsGateway()).GetClusterPerConnectionBufferLimitBytes().GetValue()))
+	if config.PreservesHeaderCase() && (protocol.IsHTTP() || protocol == discovery.Unsupported) {
+		var http upstream.HTTP
+		if o.HTTP != nil {
+			http = *o.HTTP
+		}
+		http.PreserveCase = true
+		o.HTTP = &http
+	}
+	return o
+}
+
 // upgrades says whether the proxy speaks HTTP/2 to the endpoints of an outbound cluster
 // whose port does not declare it. The policy decides, else the mesh, which decides only
 // for HTTP ports. (Istio: shouldH2Upgrade.)

@@ -47,7 +47,7 @@ func (Inbound) Build(v *mesh.View, name string) (proto.Message, []resource.Need,
 		if !v.Shape().Captures() {
 			return nil, nil, nil
 		}
-		return upstream.InboundPassthroughCluster(connectTimeout(v), passthroughSources(v.Shape())...), nil, nil
+		return upstream.Cluster(ofProxy(v, discovery.Unsupported, upstream.InboundPassthroughCluster(connectTimeout(v), passthroughSources(v.Shape())...))), nil, nil
 	}
 	p, ok := workload.Find(v, name)
 	if !ok {
@@ -77,6 +77,7 @@ func inbound(v *mesh.View, name string, p workload.Port) proto.Message {
 	if p.Protocol == discovery.Unsupported && p.Captured(v.Shape()) {
 		options.HTTP = detectedHTTP(options.HTTP)
 	}
+	options = ofProxy(v, p.Protocol, options)
 	for _, s := range p.Services {
 		options.Metadata.Services = append(options.Metadata.Services, serviceRef(s))
 	}

@@ -1,6 +1,8 @@
 package filter
 
 import (
+	"cmp"
+
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
@@ -60,8 +62,14 @@ func HTTP(v *mesh.View, k Kind, o Options) []*hcmv3.HttpFilter {
 	if o.DynamicDNS {
 		out = append(out, envoy.DynamicDNSFilter(DNSFamily(v.Shape())))
 	}
+	if k.ofEnvoy() && !v.ProxyConfig().WritesDebugHeaders() {
+		return append(out, envoy.QuietRouterFilter())
+	}
 	return append(out, envoy.RouterFilter())
 }
+
+// ofEnvoy says whether such a listener is one of an Envoy.
+func (k Kind) ofEnvoy() bool { return k == SidecarOutbound || k == SidecarInbound || k == Gateway }
 
 // grpcGuards returns the filters of the policies of a gRPC server, which takes none by ECDS.
 func grpcGuards(v *mesh.View) []*hcmv3.HttpFilter {
@@ -101,6 +109,8 @@ type Options struct {
 
 // Manager makes the HTTP connection manager of an Envoy's listener.
 func Manager(v *mesh.View, k Kind, o Options) *listenerv3.Filter {
+	config := v.ProxyConfig()
+	server, keep := config.ServerHeader()
 	manager := envoy.HTTPOptions{
 		StatPrefix:      o.StatPrefix,
 		RouteConfigName: o.RouteConfigName,
@@ -109,19 +119,23 @@ func Manager(v *mesh.View, k Kind, o Options) *listenerv3.Filter {
 		HTTP3:           o.HTTP3,
 		Filters:         HTTP(v, k, o),
 		AccessLogs:      AccessLogs(v, k, true),
+		ServerName:      server,
+		Proxy: envoy.HTTPProxy{
+			KeepServer: keep, NoRequestID: !config.MakesRequestIDs(), ForwardPort: config.ForwardsPort(),
+			PreserveCase: config.PreservesHeaderCase(), HTTP10: config.AcceptsHTTP10(),
+			IdleTimeout: config.IdleTimeout(), Connections: config.Connections(k == Gateway),
+		},
 	}
 	traced, ids := traces(v, k)
 	manager.Tracing, manager.UntracedIDs = traced, !ids
 	switch k {
 	case SidecarInbound:
-		manager.ServerName = envoy.ServerName
-		config := v.Mesh(mesh.DefaultProxyConfig)
+		manager.ServerName = cmp.Or(server, envoy.ServerName)
 		manager.ClientCert = clientCert(config.ForwardClientCert())
 		manager.ClientCertDetails = clientCertDetails(config.ClientCertDetails())
 	case Gateway:
-		manager.ServerName = envoy.ServerName
+		manager.ServerName = cmp.Or(server, envoy.ServerName)
 		manager.Edge = true
-		config := v.Mesh(mesh.DefaultProxyConfig)
 		manager.TrustedHops = config.TrustedProxies()
 		manager.ClientCert = clientCert(config.GatewayForwardClientCert())
 		manager.ClientCertDetails = clientCertDetails(meshconfig.ClientCertDetails{Subject: true, Cert: true, DNS: true, URI: true})

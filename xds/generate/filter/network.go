@@ -1,6 +1,8 @@
 package filter
 
 import (
+	"cmp"
+
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 
 	"github.com/portolan-mesh/portolan/xds/envoy"
@@ -23,6 +25,13 @@ func Network(v *mesh.View, k Kind, o NetworkOptions, last *listenerv3.Filter) []
 		out = append(out, envoy.SNIDynamicDNSFilter(DNSFamily(v.Shape()), uint32(o.ResolveSNI)))
 	}
 	return append(out, last)
+}
+
+// TCPProxy makes the filter that forwards the connections of a chain. A rule's idle timeout outranks
+// that of the proxy.
+func TCPProxy(v *mesh.View, o envoy.TCPProxyOptions) *listenerv3.Filter {
+	o.IdleTimeout = cmp.Or(o.IdleTimeout, v.ProxyConfig().IdleTimeout())
+	return envoy.TCPProxy(o)
 }
 
 // NetworkOptions describe one filter chain.

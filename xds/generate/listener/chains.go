@@ -124,6 +124,7 @@ func detectionTimeout(v *mesh.View) time.Duration {
 // clusters, and to those of what it reports to.
 func build(v *mesh.View, k filter.Kind, o envoy.ListenerOptions, routes, clusters []string) (proto.Message, []resource.Need, error) {
 	clusters = append(clusters, filter.ReportsTo(v, k, slices.ContainsFunc(append(slices.Clip(o.FilterChains), o.DefaultFilterChain), hasRequests))...)
+	o.BufferLimit = v.ProxyConfig().Connections(v.IsGateway()).GetListenerPerConnectionBufferLimitBytes()
 	var needs []resource.Need
 	for _, name := range routes {
 		needs = append(needs, resource.Need{TypeURL: resource.RouteType, Name: name, Kind: resource.Warm})

@@ -91,7 +91,7 @@ func (e *edge) build() (proto.Message, []resource.Need, error) {
 	if len(e.list) == 0 {
 		return nil, nil, nil
 	}
-	o := envoy.ListenerOptions{ProxyProtocol: e.view.Mesh(mesh.DefaultProxyConfig).ProxyProtocol()}
+	o := envoy.ListenerOptions{ProxyProtocol: e.view.ProxyConfig().ProxyProtocol()}
 	if e.of.IsTLS() {
 		o.TLSInspector = &envoy.Inspection{}
 	}

@@ -105,7 +105,7 @@ func (w way) last(v *mesh.View, listener string, p workload.Port) *listenerv3.Fi
 
 // inboundTCP forwards the TCP connections of a port to the application.
 func inboundTCP(v *mesh.View, p workload.Port) *listenerv3.Filter {
-	return envoy.TCPProxy(envoy.TCPProxyOptions{
+	return filter.TCPProxy(v, envoy.TCPProxyOptions{
 		StatPrefix: cmp.Or(cluster.InboundStatName(v, p), p.Cluster()),
 		Clusters:   []envoy.WeightedCluster{{Name: p.Cluster()}},
 		AccessLogs: filter.AccessLogs(v, filter.SidecarInbound, false),
@@ -115,7 +115,7 @@ func inboundTCP(v *mesh.View, p workload.Port) *listenerv3.Filter {
 // inboundHTTP forwards the requests of a port to the application.
 func inboundHTTP(v *mesh.View, name string, p workload.Port) *listenerv3.Filter {
 	return filter.Manager(v, filter.SidecarInbound, filter.Options{
-		StatPrefix: names.HTTPStatPrefix(names.Inbound, name), RouteConfig: inboundRoutes(p.Cluster(), p.ServicePort, !p.Protocol.IsGRPC()),
+		StatPrefix: names.HTTPStatPrefix(names.Inbound, name), RouteConfig: inboundRoutes(v, p.Cluster(), p.ServicePort, !p.Protocol.IsGRPC()),
 		GRPCWeb: p.Protocol == discovery.GRPCWeb,
 	})
 }
@@ -123,7 +123,7 @@ func inboundHTTP(v *mesh.View, name string, p workload.Port) *listenerv3.Filter 
 // inboundRoutes sends every request to the application, without timeout. With retry, the
 // proxy retries a request if the application closed the connection before it got any of
 // it. gRPC clients do so themselves.
-func inboundRoutes(cluster string, servicePort int, retry bool) *routev3.RouteConfiguration {
+func inboundRoutes(v *mesh.View, cluster string, servicePort int, retry bool) *routev3.RouteConfiguration {
 	route := envoy.RouteOptions{Forward: &envoy.Forward{Clusters: []envoy.WeightedCluster{{Name: cluster}}}}
 	if retry {
 		route.Forward.Retry = &envoy.RetryOptions{On: "reset-before-request", SameHost: true}
@@ -132,6 +132,7 @@ func inboundRoutes(cluster string, servicePort int, retry bool) *routev3.RouteCo
 		Name: cluster,
 		VirtualHosts: []*routev3.VirtualHost{envoy.VirtualHost(envoy.VirtualHostOptions{
 			Name: names.InboundVirtualHost(uint32(servicePort)), Domains: []string{"*"}, Routes: []envoy.RouteOptions{route},
+			Uncounted: !v.ProxyConfig().CountsAttempts(),
 		})},
 	})
 }

@@ -98,7 +98,7 @@ func (in *inboundChains) pass(port int) {
 		in.list = append(in.list, blackHoleChain(in.view, filter.SidecarInbound, names.VirtualInboundListener, uint32(port)))
 	}
 	for _, w := range ways {
-		last := envoy.TCPProxy(envoy.TCPProxyOptions{
+		last := filter.TCPProxy(in.view, envoy.TCPProxyOptions{
 			StatPrefix: cluster,
 			Clusters:   []envoy.WeightedCluster{{Name: cluster}},
 			AccessLogs: filter.AccessLogs(in.view, filter.SidecarInbound, false),
@@ -106,7 +106,7 @@ func (in *inboundChains) pass(port int) {
 		if o.Name = names.VirtualInboundListener; w.http {
 			o.Name = names.VirtualInboundCatchAll
 			last = filter.Manager(in.view, filter.SidecarInbound, filter.Options{
-				StatPrefix: names.AltStat(cluster), RouteConfig: inboundRoutes(cluster, 0, true),
+				StatPrefix: names.AltStat(cluster), RouteConfig: inboundRoutes(in.view, cluster, 0, true),
 			})
 		}
 		in.list = append(in.list, w.chain(in.view, o, last))

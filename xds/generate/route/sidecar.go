@@ -80,7 +80,7 @@ func restOf(v *mesh.View) *routev3.VirtualHost {
 	}
 	route.Name = name
 	return envoy.VirtualHost(envoy.VirtualHostOptions{
-		Name: name, Domains: []string{"*"}, Routes: []envoy.RouteOptions{route},
+		Name: name, Domains: []string{"*"}, Routes: []envoy.RouteOptions{route}, Uncounted: !v.ProxyConfig().CountsAttempts(),
 	})
 }
 

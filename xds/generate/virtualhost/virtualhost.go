@@ -74,7 +74,15 @@ func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 	if options == nil {
 		return nil, nil, nil
 	}
-	options.Name = name
+	settings := v.ProxyConfig()
+	options.Name, options.Uncounted = name, !settings.CountsAttempts()
+	if settings.ForwardsHost() {
+		for _, r := range options.Routes {
+			if r.Forward != nil {
+				r.Forward.ForwardHost = true
+			}
+		}
+	}
 	made := envoy.VirtualHost(*options)
 	return made, resource.TrafficTo(envoy.ClustersOf(made)), nil
 }

@@ -33,6 +33,8 @@ type Class struct {
 	// HTTPProxyPort is the port on which a sidecar is an HTTP proxy according to its own
 	// metadata, as in discovery.Proxy.
 	HTTPProxyPort string
+	// Settings are what the proxy states of its own configuration.
+	Settings discovery.ProxySettings
 	// Attached names what attaches to the proxy by its labels.
 	Attached Attached
 	// Ports are the target ports of a router that differ from the ports of its Gateways'

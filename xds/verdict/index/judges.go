@@ -19,6 +19,7 @@ var judges = map[string]func(*verdict.Judge, *config.Config){
 	schema.ServiceEntry.Kind:          workload.ServiceEntry,
 	schema.WorkloadEntry.Kind:         workload.WorkloadEntry,
 	schema.PeerAuthentication.Kind:    workload.PeerAuthentication,
+	schema.ProxyConfig.Kind:           workload.ProxyConfig,
 	schema.AuthorizationPolicy.Kind:   security.AuthorizationPolicy,
 	schema.RequestAuthentication.Kind: security.RequestAuthentication,
 	schema.MeshConfig.Kind:            security.MeshConfig,
