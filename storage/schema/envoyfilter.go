@@ -19,12 +19,20 @@ func envoyFilter() *Schema {
 	}.schema()
 }
 
+// checkEnvoyFilter checks what can be said without Envoy's API: who applies patches checks their
+// values.
 func checkEnvoyFilter(c checker, f *networking.EnvoyFilter) {
 	c.at("workloadSelector").selector(f.WorkloadSelector)
+	if f.WorkloadSelector != nil && len(f.TargetRefs) > 0 {
+		c.at("workloadSelector").fail("excludes targetRefs: set one of the two")
+	}
+	each(c.at("targetRefs"), f.TargetRefs, checker.targetRef)
 	each(c.at("configPatches"), f.ConfigPatches, func(c checker, p *networking.EnvoyFilter_EnvoyConfigObjectPatch) {
 		if p.GetApplyTo() == networking.EnvoyFilter_INVALID {
 			c.at("applyTo").fail("is missing: say what is patched")
 		}
+		checkPatchMatch(c, p)
+		checkPatchOperation(c, p)
 		operation := p.GetPatch().GetOperation()
 		switch {
 		case p.GetPatch() == nil:
