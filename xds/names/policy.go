@@ -42,3 +42,37 @@ func ParsePolicyRule(key string) (PolicyRule, bool) {
 	rule, err := strconv.Atoi(parts[3])
 	return PolicyRule{Namespace: parts[1], Name: parts[2], Rule: rule}, err == nil
 }
+
+// Names of the filters of policies. Their configuration comes by these names (ECDS), so no two
+// share a name.
+const (
+	HTTPCustomRules = "portolan.authorization.http.custom.rules"
+	HTTPCustomCheck = "portolan.authorization.http.custom.check"
+	HTTPTokens      = "portolan.tokens.http"
+	HTTPAudit       = "portolan.authorization.http.audit"
+	HTTPDeny        = "portolan.authorization.http.deny"
+	HTTPAllow       = "portolan.authorization.http.allow"
+	TCPCustomRules  = "portolan.authorization.tcp.custom.rules"
+	TCPCustomCheck  = "portolan.authorization.tcp.custom.check"
+	TCPAudit        = "portolan.authorization.tcp.audit"
+	TCPDeny         = "portolan.authorization.tcp.deny"
+	TCPAllow        = "portolan.authorization.tcp.allow"
+)
+
+// PolicyFilter returns the name that Istio has for a filter of policies, by which EnvoyFilters
+// match it; "" for other filters.
+func PolicyFilter(name string) string {
+	switch name {
+	case HTTPCustomRules, HTTPAudit, HTTPDeny, HTTPAllow:
+		return "envoy.filters.http.rbac"
+	case HTTPCustomCheck:
+		return "envoy.filters.http.ext_authz"
+	case HTTPTokens:
+		return "envoy.filters.http.jwt_authn"
+	case TCPCustomRules, TCPAudit, TCPDeny, TCPAllow:
+		return "envoy.filters.network.rbac"
+	case TCPCustomCheck:
+		return "envoy.filters.network.ext_authz"
+	}
+	return ""
+}

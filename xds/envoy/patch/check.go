@@ -1,16 +1,95 @@
 package patch
 
-import networking "istio.io/api/networking/v1alpha3"
+import (
+	"fmt"
+	"strconv"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/known/anypb"
+	networking "istio.io/api/networking/v1alpha3"
+)
 
 // Finding is something odd about an EnvoyFilter. Field is a path within its spec, such as
-// configPatches[0].patch.value.typed_config.
+// configPatches[0].patch.value.
 type Finding struct{ Field, Message string }
 
-// Check finds what is wrong with an EnvoyFilter. Faults are reasons to refuse it; with a warning a
-// patch has no effect, or may not have the expected one.
-func Check(spec *networking.EnvoyFilter) (faults, warnings []Finding) { return nil, nil }
+// Check finds what is wrong with the values of an EnvoyFilter's patches: storage/schema checks the
+// rest, without Envoy's API. A fault is a value that cannot be read, or that no Envoy takes: the
+// patch would never apply. A warning is about what Envoy does not know, or is to lose.
+func Check(spec *networking.EnvoyFilter) (faults, warnings []Finding) {
+	for i, of := range spec.GetConfigPatches() {
+		path := "configPatches[" + strconv.Itoa(i) + "].patch.value"
+		if of.GetPatch().GetValue() == nil || messageOf(of.GetApplyTo()) == nil {
+			continue
+		}
+		d := &decoder{}
+		m, err := valueOf(of, d, i)
+		if err != nil {
+			faults = append(faults, Finding{path, err.Error()})
+			continue
+		}
+		warnings = append(warnings, d.opaque...)
+		if m == nil {
+			continue
+		}
+		if err := (&decoder{strict: true}).decode(messageOf(of.GetApplyTo()), of.GetPatch().GetValue(), path); err != nil {
+			warnings = append(warnings, Finding{path, "is not taken as a whole: " + err.Error()})
+		}
+		for _, name := range deprecated(m.ProtoReflect()) {
+			warnings = append(warnings, Finding{path, fmt.Sprintf("uses %s, which Envoy will lose", name)})
+		}
+	}
+	return faults, warnings
+}
 
-// Weakens finds the patches that take security away, or change it: that remove, replace or merge
-// into a filter that authenticates or authorizes, or a transport socket. A patch that only adds such
-// a filter takes nothing away, and is not found.
-func Weakens(spec *networking.EnvoyFilter) []Finding { return nil }
+// deprecated returns the deprecated fields that a message has, also within Anys: each once.
+func deprecated(m protoreflect.Message) []string {
+	var out []string
+	found := map[protoreflect.FullName]bool{}
+	var walk func(protoreflect.Message)
+	walk = func(m protoreflect.Message) {
+		if packed, ok := m.Interface().(*anypb.Any); ok {
+			content, err := packed.UnmarshalNew()
+			if err != nil {
+				return // valueOf has said so
+			}
+			m = content.ProtoReflect()
+		}
+		fields := m.Descriptor().Fields()
+		for i := range fields.Len() {
+			field := fields.Get(i)
+			if !m.Has(field) {
+				continue
+			}
+			if name := field.FullName(); field.Options().(*descriptorpb.FieldOptions).GetDeprecated() && !found[name] {
+				found[name] = true
+				out = append(out, string(name))
+			}
+			each(m, field, walk)
+		}
+	}
+	walk(m)
+	return out
+}
+
+// each visits the messages in a field.
+func each(m protoreflect.Message, field protoreflect.FieldDescriptor, visit func(protoreflect.Message)) {
+	value := m.Get(field)
+	switch {
+	case field.IsMap():
+		if field.MapValue().Message() != nil {
+			value.Map().Range(func(_ protoreflect.MapKey, entry protoreflect.Value) bool {
+				visit(entry.Message())
+				return true
+			})
+		}
+	case field.Message() == nil:
+	case field.IsList():
+		for i := range value.List().Len() {
+			visit(value.List().Get(i).Message())
+		}
+	default:
+		visit(value.Message())
+	}
+}

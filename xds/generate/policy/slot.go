@@ -13,6 +13,7 @@ import (
 	security "istio.io/api/security/v1beta1"
 
 	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
@@ -55,17 +56,17 @@ func (s Slot) Accepts() proto.Message {
 // refused whatever ALLOW says, and what a provider refuses whatever both say. What a token says is
 // known to AUDIT, DENY and ALLOW. (Istio: buildHTTPConnectionManager, BuildTCP.)
 var slots = []Slot{
-	{Name: "portolan.authorization.http.custom.rules", action: security.AuthorizationPolicy_CUSTOM},
-	{Name: "portolan.authorization.http.custom.check", action: security.AuthorizationPolicy_CUSTOM, does: asks},
-	{Name: "portolan.tokens.http", does: verifies},
-	{Name: "portolan.authorization.http.audit", action: security.AuthorizationPolicy_AUDIT},
-	{Name: "portolan.authorization.http.deny", action: security.AuthorizationPolicy_DENY},
-	{Name: "portolan.authorization.http.allow", action: security.AuthorizationPolicy_ALLOW},
-	{Name: "portolan.authorization.tcp.custom.rules", action: security.AuthorizationPolicy_CUSTOM, tcp: true},
-	{Name: "portolan.authorization.tcp.custom.check", action: security.AuthorizationPolicy_CUSTOM, tcp: true, does: asks},
-	{Name: "portolan.authorization.tcp.audit", action: security.AuthorizationPolicy_AUDIT, tcp: true},
-	{Name: "portolan.authorization.tcp.deny", action: security.AuthorizationPolicy_DENY, tcp: true},
-	{Name: "portolan.authorization.tcp.allow", action: security.AuthorizationPolicy_ALLOW, tcp: true},
+	{Name: names.HTTPCustomRules, action: security.AuthorizationPolicy_CUSTOM},
+	{Name: names.HTTPCustomCheck, action: security.AuthorizationPolicy_CUSTOM, does: asks},
+	{Name: names.HTTPTokens, does: verifies},
+	{Name: names.HTTPAudit, action: security.AuthorizationPolicy_AUDIT},
+	{Name: names.HTTPDeny, action: security.AuthorizationPolicy_DENY},
+	{Name: names.HTTPAllow, action: security.AuthorizationPolicy_ALLOW},
+	{Name: names.TCPCustomRules, action: security.AuthorizationPolicy_CUSTOM, tcp: true},
+	{Name: names.TCPCustomCheck, action: security.AuthorizationPolicy_CUSTOM, tcp: true, does: asks},
+	{Name: names.TCPAudit, action: security.AuthorizationPolicy_AUDIT, tcp: true},
+	{Name: names.TCPDeny, action: security.AuthorizationPolicy_DENY, tcp: true},
+	{Name: names.TCPAllow, action: security.AuthorizationPolicy_ALLOW, tcp: true},
 }
 
 // HTTPSlots iterates over the slots that requests pass, in order.
