@@ -49,8 +49,7 @@ func isShared(p *patch.Patch) bool {
 	case networking.EnvoyFilter_EXTENSION_CONFIG, networking.EnvoyFilter_BOOTSTRAP:
 		return false
 	}
-	return p.Context != networking.EnvoyFilter_SIDECAR_INBOUND || p.Operation == networking.EnvoyFilter_Patch_ADD &&
-		(p.ApplyTo == networking.EnvoyFilter_CLUSTER || p.ApplyTo == networking.EnvoyFilter_LISTENER)
+	return p.Context != networking.EnvoyFilter_SIDECAR_INBOUND || p.Adds()
 }
 
 // envoyFilters holds the EnvoyFilters by config path.
@@ -131,11 +130,8 @@ func (v *View) has(f *envoyFilter, one *patch.Patch) bool {
 }
 
 // BootstrapPatches returns the patches of BOOTSTRAP that are for a proxy, in the order in which they
-// apply. place is that of the proxy (PlaceOf), or what is known of a proxy that has yet to connect.
-func (p *PushContext) BootstrapPatches(proxy *discovery.Proxy, place discovery.Place) []*patch.Patch {
-	c := p.ClassOf(proxy)
-	v := &View{push: p, class: c, workload: &workload{Proxy: proxy, push: p, at: &place}}
-	return v.patchesOf(patch.Place{Kind: networking.EnvoyFilter_BOOTSTRAP}, func(key, args string) patch.Selection {
-		return patchRows.answer(v, key, args).(patch.Selection)
-	})
+// apply (patch.Bootstrap). The proxy need not have connected yet.
+func (p *PushContext) BootstrapPatches(proxy *discovery.Proxy) []*patch.Patch {
+	at := patch.Place{Kind: networking.EnvoyFilter_BOOTSTRAP}
+	return NewView(p, p.ClassOf(proxy)).Of(proxy).Patches(at.Kind, at)
 }

@@ -101,11 +101,11 @@ func (t patchTable) follow(from, to *PushContext) {
 	}
 }
 
-// answer returns the patches that may change the resource at a place, as a patch.Selection.
+// answer returns the patches that may change or add the resource at a place, as a patch.Selection.
 func (t patchTable) answer(v *View, key, args string) any {
 	at, err := patch.ParsePlace(args)
 	if err != nil {
-		panic(err) // args are those of ask
+		panic(err) // args are those of Patches
 	}
 	var list []*patch.Patch
 	for _, p := range t.rowsOf(v.push).Value(key).all() {
@@ -113,7 +113,7 @@ func (t patchTable) answer(v *View, key, args string) any {
 			list = append(list, p.Patch)
 		}
 	}
-	return patch.Select(at, list)
+	return patch.At(at, list)
 }
 
 // patched says which types of resources of proxies in a namespace EnvoyFilters may patch. gRPC
@@ -149,23 +149,16 @@ func PatchedFor(s Shape, typeURL string) Shape {
 	return s
 }
 
-// Patches returns the patches of EnvoyFilters that may change the resource at a place, or add it,
-// in the order in which they apply. It costs nothing, and is not recorded, if no EnvoyFilter of the
-// proxy's namespaces patches resources of the kind.
-func (v *View) Patches(at patch.Place) []*patch.Patch {
-	return v.patchesOf(at, func(key, args string) patch.Selection {
-		return v.ask(Patches, key, args).(patch.Selection)
-	})
-}
-
-func (v *View) patchesOf(at patch.Place, ask func(key, args string) patch.Selection) []*patch.Patch {
+// Patches returns the patches of a kind of resource that may change or add the resource at a place, in
+// the order in which they apply: see patch.At. The kind is that of the place, or of something within
+// it. It costs nothing, and is not recorded, if no EnvoyFilter of the proxy's namespaces has patches of
+// the kind.
+func (v *View) Patches(kind networking.EnvoyFilter_ApplyTo, at patch.Place) []*patch.Patch {
 	root, own := true, true
-	if mark, shaped := patchMarks[at.Kind]; shaped {
+	if mark, marked := patchMarks[kind]; marked {
 		root, own = v.class.Shape.Patched&mark != 0, v.class.Shape.Patched&mark.Own() != 0
 	}
-	if v.class.Namespace == v.RootNamespace() {
-		root, own = root || own, false
-	}
+	own = own && v.class.Namespace != v.RootNamespace()
 	if !root && !own {
 		return nil
 	}
@@ -175,10 +168,10 @@ func (v *View) patchesOf(at patch.Place, ask func(key, args string) patch.Select
 	args := at.String()
 	var out []*patch.Patch
 	if root {
-		out = ask(patchKey(at.Kind, v.RootNamespace()), args).Patches()
+		out = v.ask(Patches, patchKey(kind, v.RootNamespace()), args).(patch.Selection).Patches()
 	}
 	if own {
-		if more := ask(patchKey(at.Kind, v.class.Namespace), args).Patches(); len(out) == 0 {
+		if more := v.ask(Patches, patchKey(kind, v.class.Namespace), args).(patch.Selection).Patches(); len(out) == 0 {
 			out = more
 		} else {
 			out = append(slices.Clip(out), more...)
@@ -209,7 +202,7 @@ func (v *View) AddedPatches(kind patchKind, d Delta) []*patch.Patch {
 			continue
 		}
 		for _, p := range slices.Concat(before.all(), after.all()) {
-			if p.Operation == networking.EnvoyFilter_Patch_ADD && kindOf(p.Patch) == p.ApplyTo {
+			if p.Adds() {
 				out = append(out, p.Patch)
 			}
 		}
