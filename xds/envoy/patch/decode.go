@@ -50,10 +50,10 @@ func (d *decoder) read(m proto.Message, value *structpb.Struct, path string) err
 	return nil
 }
 
-// place is where protojson says that an error is, which is not in the user's text.
-var place = regexp.MustCompile(`^proto:[\s\x{a0}]+(\(line \d+:\d+\): )?`)
+// where is what protojson says of itself, and of the place in a text that is not the user's.
+var where = regexp.MustCompile(`^proto:[\s\x{a0}]+|\(line \d+:\d+\):[\s\x{a0}]*`)
 
-func plain(err error) string { return place.ReplaceAllString(err.Error(), "") }
+func plain(err error) string { return where.ReplaceAllString(err.Error(), "") }
 
 // resolve returns a value whose @types this server knows. It reads what has one by itself, so that
 // an error names the place.

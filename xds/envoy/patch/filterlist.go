@@ -98,8 +98,10 @@ func (l *filterList[F]) arrange(r *run, p *Patch) {
 		} else if at < 0 {
 			return
 		}
-		for at+1 < len(l.list) && l.isAlias(p, at) && l.isAlias(p, at+1) {
-			at++
+		for i := range l.list {
+			if i > at && l.isAlias(p, i) {
+				at = i
+			}
 		}
 		l.insert(r, p, at+1)
 	case networking.EnvoyFilter_Patch_REPLACE:

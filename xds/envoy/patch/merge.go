@@ -109,7 +109,7 @@ func (o merging) packed(dst, src *anypb.Any) (*anypb.Any, error) {
 
 // pack packs a message that must keep the rules of Envoy's API, always with the same bytes.
 func pack(m proto.Message, url string) (*anypb.Any, error) {
-	if err := valid(m); err != nil {
+	if err := broken(m); err != nil {
 		return nil, err
 	}
 	content, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
