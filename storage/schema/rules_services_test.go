@@ -258,17 +258,15 @@ func TestWorkloadEntryRules(t *testing.T) {
 	})
 }
 
-func TestKindsThatAreStoredOnly(t *testing.T) {
+func TestEnvoyFilterRules(t *testing.T) {
 	t.Parallel()
 	checkRules(t, []rule{
 		{name: "sound", kind: schema.EnvoyFilter, spec: `
+			targetRefs: [{kind: Gateway, group: networking.istio.io, name: edge}]
 			configPatches:
 			- applyTo: CLUSTER
-			  match: {context: ANY, cluster: {name: a}}
-			  patch: {operation: MERGE, value: {connect_timeout: 25ms, list: [1, a, null]}}`,
-			warned: []string{
-				"EnvoyFilter is stored but not enforced yet",
-			}},
+			  match: {context: ANY, proxy: {proxyVersion: 1.*}, cluster: {name: a}}
+			  patch: {operation: MERGE, value: {connect_timeout: 25ms, list: [1, a, null]}}`},
 		{name: "faulty", kind: schema.EnvoyFilter, spec: `
 			configPatches: [{}, {applyTo: CLUSTER, patch: {}}, {applyTo: CLUSTER, patch: {operation: ADD}}, {applyTo: CLUSTER, patch: {operation: REMOVE}}]`,
 			refused: []string{
@@ -276,10 +274,22 @@ func TestKindsThatAreStoredOnly(t *testing.T) {
 				"spec.configPatches[0].patch: is missing: say how it is changed",
 				"spec.configPatches[1].patch.operation: is missing: say how it is changed",
 				"spec.configPatches[2].patch.value: is missing: operation ADD needs one",
-			},
-			warned: []string{
-				"EnvoyFilter is stored but not enforced yet",
 			}},
+		{name: "in part", kind: schema.EnvoyFilter, spec: `
+			configPatches:
+			- {applyTo: BOOTSTRAP, patch: {operation: MERGE, value: {admin: {}}}}
+			- {applyTo: HTTP_FILTER, match: {context: WAYPOINT, waypoint: {portNumber: 80}}, patch: {operation: ADD, value: {name: a}}}`,
+			warned: []string{
+				"spec.configPatches[0].applyTo BOOTSTRAP is not served yet and has no effect",
+				"spec.configPatches[1].match.context WAYPOINT is not served yet and has no effect",
+				"spec.configPatches[1].match.waypoint is not served yet and has no effect",
+			}},
+	})
+}
+
+func TestKindsThatAreStoredOnly(t *testing.T) {
+	t.Parallel()
+	checkRules(t, []rule{
 		{name: "sound", kind: schema.PeerAuthentication, spec: `{selector: {matchLabels: {app: a}}, mtls: {mode: STRICT}, portLevelMtls: {80: {mode: DISABLE}}}`},
 		{name: "faulty", kind: schema.PeerAuthentication, spec: `portLevelMtls: {0: {mode: DISABLE}}`,
 			refused: []string{
