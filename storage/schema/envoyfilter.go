@@ -14,10 +14,13 @@ func envoyFilter() *Schema {
 	return definition[*networking.EnvoyFilter]{
 		kind: EnvoyFilter, plural: "envoyfilters", shortName: "ef",
 		codec:  config.Protobuf[networking.EnvoyFilter](),
-		stored: true,
+		served: envoyFilterFields,
 		check:  checkEnvoyFilter,
 	}.schema()
 }
+
+var envoyFilterFields = serve("workloadSelector", "targetRefs", "priority").with("configPatches",
+	serve("applyTo", "patch").with("match", serve("context", "proxy", "listener", "routeConfiguration", "cluster")))
 
 // checkEnvoyFilter checks what can be said without Envoy's API: who applies patches checks their
 // values.
@@ -28,8 +31,14 @@ func checkEnvoyFilter(c checker, f *networking.EnvoyFilter) {
 	}
 	each(c.at("targetRefs"), f.TargetRefs, checker.targetRef)
 	each(c.at("configPatches"), f.ConfigPatches, func(c checker, p *networking.EnvoyFilter_EnvoyConfigObjectPatch) {
-		if p.GetApplyTo() == networking.EnvoyFilter_INVALID {
+		switch p.GetApplyTo() {
+		case networking.EnvoyFilter_INVALID:
 			c.at("applyTo").fail("is missing: say what is patched")
+		case networking.EnvoyFilter_BOOTSTRAP:
+			c.at("applyTo").notServed("%s is not served yet and has no effect", p.GetApplyTo())
+		}
+		if in := p.GetMatch().GetContext(); in == networking.EnvoyFilter_WAYPOINT {
+			c.at("match", "context").notServed("%s is not served yet and has no effect", in)
 		}
 		checkPatchMatch(c, p)
 		checkPatchOperation(c, p)
@@ -52,10 +61,10 @@ func checkEnvoyFilter(c checker, f *networking.EnvoyFilter) {
 var securityFilters = []string{"jwt_authn", "rbac", "ext_authz"}
 
 // checkPatchedSecurity reports a patch that adds or configures a filter of security or
-// a transport socket. A patch that removes one leaves nothing less secure.
+// a transport socket: servers that do not say otherwise refuse it.
 func checkPatchedSecurity(c checker, p *networking.EnvoyFilter_EnvoyConfigObjectPatch) {
-	const risk = "configures %s, which is not served yet: %s"
-	const denied = "what it would deny is let through"
+	const risk = "configures %s, and may %s: only a server with --accept-unserved takes such a patch"
+	const denied = "let through what it would deny"
 	filter := p.GetMatch().GetListener().GetFilterChain().GetFilter()
 	for _, name := range []string{filter.GetName(), filter.GetSubFilter().GetName()} {
 		if isSecurityFilter(name) {
@@ -66,7 +75,7 @@ func checkPatchedSecurity(c checker, p *networking.EnvoyFilter_EnvoyConfigObject
 	switch name := securityIn(structpb.NewStructValue(p.GetPatch().GetValue())); {
 	case name == "":
 	case isTransportSocket(name):
-		c.at("patch", "value").insecure(risk, name, "connections are neither encrypted nor authenticated by it")
+		c.at("patch", "value").insecure(risk, name, "leave connections neither encrypted nor authenticated")
 	default:
 		c.at("patch", "value").insecure(risk, name, denied)
 	}

@@ -31,9 +31,6 @@ func checkPatchMatch(c checker, p *networking.EnvoyFilter_EnvoyConfigObjectPatch
 	} else if _, err := regexp.Compile(version); err != nil {
 		c.at("proxy", "proxyVersion").fail("is no regular expression: %v", err)
 	}
-	if m.GetContext() == networking.EnvoyFilter_WAYPOINT {
-		c.at("context").warn("is WAYPOINT, and there are no waypoints: the patch has no effect")
-	}
 	switch {
 	case m.GetObjectTypes() == nil || to == networking.EnvoyFilter_INVALID:
 	case m.GetWaypoint() != nil:

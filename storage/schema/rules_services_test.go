@@ -258,17 +258,15 @@ func TestWorkloadEntryRules(t *testing.T) {
 	})
 }
 
-func TestKindsThatAreStoredOnly(t *testing.T) {
+func TestEnvoyFilterRules(t *testing.T) {
 	t.Parallel()
 	checkRules(t, []rule{
 		{name: "sound", kind: schema.EnvoyFilter, spec: `
+			targetRefs: [{kind: Gateway, group: networking.istio.io, name: edge}]
 			configPatches:
 			- applyTo: CLUSTER
-			  match: {context: ANY, cluster: {name: a}}
-			  patch: {operation: MERGE, value: {connect_timeout: 25ms, list: [1, a, null]}}`,
-			warned: []string{
-				"EnvoyFilter is stored but not enforced yet",
-			}},
+			  match: {context: ANY, proxy: {proxyVersion: 1.*}, cluster: {name: a}}
+			  patch: {operation: MERGE, value: {connect_timeout: 25ms, list: [1, a, null]}}`},
 		{name: "faulty", kind: schema.EnvoyFilter, spec: `
 			configPatches: [{}, {applyTo: CLUSTER, patch: {}}, {applyTo: CLUSTER, patch: {operation: ADD}}, {applyTo: CLUSTER, patch: {operation: REMOVE}}]`,
 			refused: []string{
@@ -276,9 +274,6 @@ func TestKindsThatAreStoredOnly(t *testing.T) {
 				"spec.configPatches[0].patch: is missing: say how it is changed",
 				"spec.configPatches[1].patch.operation: is missing: say how it is changed",
 				"spec.configPatches[2].patch.value: is missing: operation ADD needs one",
-			},
-			warned: []string{
-				"EnvoyFilter is stored but not enforced yet",
 			}},
 		{name: "matches", kind: schema.EnvoyFilter, spec: `
 			workloadSelector: {labels: {app: a}}
@@ -307,7 +302,7 @@ func TestKindsThatAreStoredOnly(t *testing.T) {
 				"spec.configPatches[7].match.waypoint: goes with context WAYPOINT only",
 			},
 			warned: []string{
-				"EnvoyFilter is stored but not enforced yet",
+				"spec.configPatches[7].match.waypoint is not served yet and has no effect",
 			}},
 		{name: "without effect", kind: schema.EnvoyFilter, spec: `
 			configPatches:
@@ -319,7 +314,7 @@ func TestKindsThatAreStoredOnly(t *testing.T) {
 			- {applyTo: HTTP_FILTER, match: {listener: {listenerFilter: a}}, patch: {operation: MERGE, filterClass: STATS, value: {name: a}}}
 			- {applyTo: FILTER_CHAIN, match: {listener: {filterChain: {filter: {name: a}}}}, patch: {operation: REMOVE}}`,
 			warned: []string{
-				"spec.configPatches[0].match.context is WAYPOINT, and there are no waypoints: the patch has no effect",
+				"spec.configPatches[0].match.context WAYPOINT is not served yet and has no effect",
 				"spec.configPatches[0].patch.operation REPLACE has no effect for applyTo CLUSTER",
 				"spec.configPatches[1].patch.operation REMOVE has no effect for applyTo ROUTE_CONFIGURATION",
 				"spec.configPatches[2].match of listeners, routes or clusters has no effect for applyTo EXTENSION_CONFIG",
@@ -332,8 +327,22 @@ func TestKindsThatAreStoredOnly(t *testing.T) {
 				"spec.configPatches[5].patch.operation MERGE has no effect without a filter: name it in match.listener.filterChain.filter.subFilter",
 				"spec.configPatches[5].patch.filterClass has an effect for applyTo HTTP_FILTER and operation ADD only",
 				"spec.configPatches[6].match.listener.filterChain.filter has no effect for applyTo FILTER_CHAIN",
-				"EnvoyFilter is stored but not enforced yet",
 			}},
+		{name: "in part", kind: schema.EnvoyFilter, spec: `
+			configPatches:
+			- {applyTo: BOOTSTRAP, patch: {operation: MERGE, value: {admin: {}}}}
+			- {applyTo: HTTP_FILTER, match: {context: WAYPOINT, waypoint: {portNumber: 80}}, patch: {operation: ADD, value: {name: a}}}`,
+			warned: []string{
+				"spec.configPatches[0].applyTo BOOTSTRAP is not served yet and has no effect",
+				"spec.configPatches[1].match.context WAYPOINT is not served yet and has no effect",
+				"spec.configPatches[1].match.waypoint is not served yet and has no effect",
+			}},
+	})
+}
+
+func TestKindsThatAreStoredOnly(t *testing.T) {
+	t.Parallel()
+	checkRules(t, []rule{
 		{name: "sound", kind: schema.PeerAuthentication, spec: `{selector: {matchLabels: {app: a}}, mtls: {mode: STRICT}, portLevelMtls: {80: {mode: DISABLE}}}`},
 		{name: "faulty", kind: schema.PeerAuthentication, spec: `portLevelMtls: {0: {mode: DISABLE}}`,
 			refused: []string{

@@ -64,6 +64,9 @@ func statusBox(t *testing.T) string {
 	var b bytes.Buffer
 	b.WriteString("\n| kind | has effect | not yet: `apply` warns | not yet: refused, for security | not yet: refused |\n|---|---|---|---|---|\n")
 	for _, k := range schema.Pilot().All() {
+		if k.GroupVersionKind == schema.EnvoyFilter {
+			insecure = append(insecure, "`"+k.Kind+"`"+insecurePatches(t, k))
+		}
 		if isStoredOnly(k) {
 			name := "`" + k.Kind + "`"
 			if len(k.UnservedSecurity(empty(k))) > 0 {
@@ -71,11 +74,7 @@ func statusBox(t *testing.T) string {
 				continue
 			}
 			stored = append(stored, name)
-			values := insecureValues(k)
-			if k.GroupVersionKind == schema.EnvoyFilter {
-				values = insecurePatches(t, k)
-			}
-			if values != "" {
+			if values := insecureValues(k); values != "" {
 				insecure = append(insecure, name+values)
 			}
 			continue
@@ -94,7 +93,7 @@ func statusBox(t *testing.T) string {
 		p.write(&b)
 	}
 	fmt.Fprintf(&b, "\nStored, with a warning and no effect: %s.\n\nRefused, for security: %s.\n\n", strings.Join(stored, ", "), strings.Join(insecure, ", "))
-	b.WriteString("What is refused for security is stored by `portolan serve --accept-unserved`, with a warning and no effect.\n\n")
+	b.WriteString("What is refused for security is stored by `portolan serve --accept-unserved`, with a warning. It has no effect, but for patches.\n\n")
 	return b.String()
 }
 

@@ -127,7 +127,7 @@ func (g *Group) refreshNamed(view *mesh.View, fromNothing bool, concerned func(*
 		names := slices.Sorted(maps.Keys(concerned(t)))
 		for _, name := range names {
 			old = append(old, t.refresh(view, name))
-			if built := t.built[name]; built != nil && built.Resource == nil {
+			if built := t.built[name]; built != nil && built.Resource == nil && len(built.Patches()) == 0 {
 				old = append(old, built)
 				delete(t.built, name)
 				t.noteAbsent(name, built.ReadsTrait())
@@ -183,12 +183,12 @@ func (g *Group) fill(t *groupType) {
 	t.uncertain = nil
 }
 
-// reads returns what a resource was built from; nil if there is none. typ is the index
-// of its type.
-func (g *Group) reads(typ int, name string) []mesh.Dependency {
+// has returns a resource with what it was built from; nil if there is none. typ is the index of its
+// type.
+func (g *Group) has(typ int, name string) *memo.Built {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.types[typ].built[name].Reads()
+	return g.types[typ].built[name]
 }
 
 // close releases what the group holds. It has no members then.
@@ -287,7 +287,7 @@ func (t *groupType) compose(own []string) (dirty []string) {
 
 func (t *groupType) composeOne(name string) {
 	old, built := t.composed[name], t.built[name]
-	if built == nil {
+	if built == nil || built.Resource == nil {
 		delete(t.composed, name)
 	} else {
 		parts := func(yield func(*resource.Resource) bool) {
@@ -314,7 +314,7 @@ func wholeOf(part string) string { return part[:max(strings.LastIndexByte(part, 
 // current returns the resource of a name as it should be, nil for none.
 func (t *groupType) current(name string) *resource.Resource {
 	built := t.built[name]
-	if built == nil {
+	if built == nil || built.Resource == nil {
 		return nil
 	}
 	if t.parts != nil {

@@ -23,7 +23,15 @@ type attaching struct {
 	follow func(t attachmentTable, from, to *PushContext)
 	// choose returns the names of what attaches to a workload, in order. Nil chooses all
 	// that match.
-	choose func(p *PushContext, namespace string, workload discovery.Place) []string
+	choose func(p *PushContext, who attachedTo) []string
+}
+
+// attachedTo is a proxy to which something may attach.
+type attachedTo struct {
+	*discovery.Proxy
+	workload discovery.Place
+	// attached has what attaches of the kinds before.
+	attached class.Attached
 }
 
 // attachings has what attaches, by kind.
@@ -33,6 +41,7 @@ var attachings = map[class.Kind]attaching{
 	class.Client:  {routers: true, sidecars: true, follow: attachmentTable.followClients},
 	class.Sidecar: {sidecars: true, follow: attachmentTable.followSidecars, choose: (*PushContext).sidecarFor},
 	class.Gateway: {routers: true, follow: attachmentTable.followGateways},
+	class.Patch:   {routers: true, sidecars: true, follow: attachmentTable.followPatches, choose: (*PushContext).patchesFor},
 }
 
 // attachmentTable holds what attaches, by kind and namespace, and there by name. A row
@@ -112,7 +121,7 @@ func (p *PushContext) attached(proxy *discovery.Proxy) class.Attached {
 		switch a := attachings[kind]; {
 		case !a.concerns(proxy):
 		case a.choose != nil:
-			out = out.Add(kind, a.choose(p, proxy.Namespace, workload)...)
+			out = out.Add(kind, a.choose(p, attachedTo{proxy, workload, out})...)
 		default:
 			out = out.Add(kind, p.matching(kind, proxy.Namespace, workload.Labels)...)
 		}
