@@ -22,8 +22,14 @@ func envoyFilter() *Schema {
 var envoyFilterFields = serve("workloadSelector", "targetRefs", "priority").with("configPatches",
 	serve("applyTo", "patch").with("match", serve("context", "proxy", "listener", "routeConfiguration", "cluster")))
 
+// checkEnvoyFilter checks what can be said without Envoy's API: who applies patches checks their
+// values.
 func checkEnvoyFilter(c checker, f *networking.EnvoyFilter) {
 	c.at("workloadSelector").selector(f.WorkloadSelector)
+	if f.WorkloadSelector != nil && len(f.TargetRefs) > 0 {
+		c.at("workloadSelector").fail("excludes targetRefs: set one of the two")
+	}
+	each(c.at("targetRefs"), f.TargetRefs, checker.targetRef)
 	each(c.at("configPatches"), f.ConfigPatches, func(c checker, p *networking.EnvoyFilter_EnvoyConfigObjectPatch) {
 		switch p.GetApplyTo() {
 		case networking.EnvoyFilter_INVALID:
@@ -31,9 +37,8 @@ func checkEnvoyFilter(c checker, f *networking.EnvoyFilter) {
 		case networking.EnvoyFilter_BOOTSTRAP:
 			c.at("applyTo").notServed("%s is not served yet and has no effect", p.GetApplyTo())
 		}
-		if in := p.GetMatch().GetContext(); in == networking.EnvoyFilter_WAYPOINT {
-			c.at("match", "context").notServed("%s is not served yet and has no effect", in)
-		}
+		checkPatchMatch(c, p)
+		checkPatchOperation(c, p)
 		operation := p.GetPatch().GetOperation()
 		switch {
 		case p.GetPatch() == nil:
