@@ -8,8 +8,9 @@ import networking "istio.io/api/networking/v1alpha3"
 // there at the latter. For BOOTSTRAP these are all patches of it. The order is that of the patches.
 func At(at Place, patches []*Patch) Selection {
 	var out Selection
+	concerned := concerns(at)
 	for _, p := range patches {
-		if p.mayConcern(at) || p.mayAdd(at) {
+		if p.Err == nil && concerned(p) || p.mayAdd(at) {
 			out = out.with(p)
 		}
 	}
@@ -38,7 +39,7 @@ func (p *Patch) mayAdd(at Place) bool {
 		}
 		return adds && p.value.(named).GetName() == at.Name
 	case networking.EnvoyFilter_VIRTUAL_HOST:
-		return p.addsVirtualHost(at) && p.matchesRoutes(at.Routes, at) && p.value.(named).GetName() == at.Name
+		return p.addsVirtualHost(at) && p.value.(named).GetName() == at.Name && p.matchesRoutes(factsOfRoutes(at.Routes, at))
 	case networking.EnvoyFilter_EXTENSION_CONFIG:
 		return p.value != nil && p.value.(named).GetName() == at.Name
 	}
