@@ -37,9 +37,6 @@ func checkEnvoyFilter(c checker, f *networking.EnvoyFilter) {
 		case networking.EnvoyFilter_BOOTSTRAP:
 			c.at("applyTo").notServed("%s is not served yet and has no effect", p.GetApplyTo())
 		}
-		if in := p.GetMatch().GetContext(); in == networking.EnvoyFilter_WAYPOINT {
-			c.at("match", "context").notServed("%s is not served yet and has no effect", in)
-		}
 		checkPatchMatch(c, p)
 		checkPatchOperation(c, p)
 		operation := p.GetPatch().GetOperation()
@@ -61,24 +58,35 @@ func checkEnvoyFilter(c checker, f *networking.EnvoyFilter) {
 var securityFilters = []string{"jwt_authn", "rbac", "ext_authz"}
 
 // checkPatchedSecurity reports a patch that adds or configures a filter of security or
-// a transport socket: servers that do not say otherwise refuse it.
+// a transport socket. A patch that removes one leaves nothing less secure.
 func checkPatchedSecurity(c checker, p *networking.EnvoyFilter_EnvoyConfigObjectPatch) {
-	const risk = "configures %s, and may %s: only a server with --accept-unserved takes such a patch"
-	const denied = "let through what it would deny"
-	filter := p.GetMatch().GetListener().GetFilterChain().GetFilter()
-	for _, name := range []string{filter.GetName(), filter.GetSubFilter().GetName()} {
-		if isSecurityFilter(name) {
-			c.at("match").insecure(risk, name, denied)
-			return
-		}
-	}
-	switch name := securityIn(structpb.NewStructValue(p.GetPatch().GetValue())); {
+	const risk = "configures %s, which is not served yet: %s"
+	const denied = "what it would deny is let through"
+	switch name, matched := PatchedSecurity(p); {
 	case name == "":
+	case matched:
+		c.at("match").insecure(risk, name, denied)
 	case isTransportSocket(name):
-		c.at("patch", "value").insecure(risk, name, "leave connections neither encrypted nor authenticated")
+		c.at("patch", "value").insecure(risk, name, "connections are neither encrypted nor authenticated by it")
 	default:
 		c.at("patch", "value").insecure(risk, name, denied)
 	}
+}
+
+// PatchedSecurity returns the filter of security or the transport socket that a patch adds or
+// configures, empty for none. matched says that the patch matches it, and does not have it in its
+// value. Such a patch is not served yet, and has no effect.
+func PatchedSecurity(p *networking.EnvoyFilter_EnvoyConfigObjectPatch) (name string, matched bool) {
+	if p.GetPatch().GetOperation() == networking.EnvoyFilter_Patch_REMOVE {
+		return "", false
+	}
+	filter := p.GetMatch().GetListener().GetFilterChain().GetFilter()
+	for _, name := range []string{filter.GetName(), filter.GetSubFilter().GetName()} {
+		if isSecurityFilter(name) {
+			return name, true
+		}
+	}
+	return securityIn(structpb.NewStructValue(p.GetPatch().GetValue())), false
 }
 
 // securityIn finds a filter of security or a transport socket in a value of a patch:

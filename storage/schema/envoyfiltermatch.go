@@ -31,6 +31,9 @@ func checkPatchMatch(c checker, p *networking.EnvoyFilter_EnvoyConfigObjectPatch
 	} else if _, err := regexp.Compile(version); err != nil {
 		c.at("proxy", "proxyVersion").fail("is no regular expression: %v", err)
 	}
+	if m.GetContext() == networking.EnvoyFilter_WAYPOINT {
+		c.at("context").notServed("%s is not served yet and has no effect", m.GetContext())
+	}
 	switch {
 	case m.GetObjectTypes() == nil || to == networking.EnvoyFilter_INVALID:
 	case m.GetWaypoint() != nil:

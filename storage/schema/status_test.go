@@ -93,7 +93,7 @@ func statusBox(t *testing.T) string {
 		p.write(&b)
 	}
 	fmt.Fprintf(&b, "\nStored, with a warning and no effect: %s.\n\nRefused, for security: %s.\n\n", strings.Join(stored, ", "), strings.Join(insecure, ", "))
-	b.WriteString("What is refused for security is stored by `portolan serve --accept-unserved`, with a warning. It has no effect, but for patches.\n\n")
+	b.WriteString("What is refused for security is stored by `portolan serve --accept-unserved`, with a warning and no effect.\n\n")
 	return b.String()
 }
 

@@ -118,7 +118,7 @@ func (h *history) envoyFilter() string {
 			"{applyTo: ROUTE_CONFIGURATION, match: {context: %s}, patch: {operation: MERGE, value: {request_headers_to_remove: [x]}}}",
 			"{applyTo: VIRTUAL_HOST, match: {context: %s}, patch: {operation: ADD, value: {name: own, domains: [own.example], routes: [{match: {prefix: /}, direct_response: {status: 200}}]}}}",
 			"{applyTo: VIRTUAL_HOST, match: {context: %s, routeConfiguration: {vhost: {name: 'a.shop.example:80'}}}, patch: {operation: REMOVE}}",
-			"{applyTo: HTTP_ROUTE, match: {context: %s}, patch: {operation: MERGE, value: {request_headers_to_remove: [y]}}}"), context)
+			"{applyTo: HTTP_ROUTE, match: {context: %s}, patch: {operation: MERGE, value: {request_headers_to_remove: [x-y]}}}"), context)
 	}
 	return fmt.Sprintf("{priority: %s, %sconfigPatches: [%s, %s]}", h.one("priority", "0", "1"),
 		h.one("selects", "", "workloadSelector: {labels: {app: w}}, ", "targetRefs: [{group: networking.istio.io, kind: Gateway, name: x}], "), patch(), patch())

@@ -10,7 +10,7 @@ func At(at Place, patches []*Patch) Selection {
 	var out Selection
 	concerned := concerns(at)
 	for _, p := range patches {
-		if concerned(p) || p.mayAdd(at) {
+		if p.Err == nil && concerned(p) || p.mayAdd(at) {
 			out = out.with(p)
 		}
 	}
@@ -39,7 +39,7 @@ func (p *Patch) mayAdd(at Place) bool {
 		}
 		return adds && p.value.(named).GetName() == at.Name
 	case networking.EnvoyFilter_VIRTUAL_HOST:
-		return p.addsVirtualHost(at) && p.matchesRoutes(factsOfRoutes(at.Routes, at)) && p.value.(named).GetName() == at.Name
+		return p.addsVirtualHost(at) && p.value.(named).GetName() == at.Name && p.matchesRoutes(factsOfRoutes(at.Routes, at))
 	case networking.EnvoyFilter_EXTENSION_CONFIG:
 		return p.value != nil && p.value.(named).GetName() == at.Name
 	}
