@@ -94,6 +94,8 @@ type Proxy struct {
 	Settings ProxySettings
 	Version  string // ISTIO_VERSION
 	Locality string // region/zone/subzone
+	// Metadata are those of the node's metadata that are strings.
+	Metadata map[string]string
 	// EnvoyVersion is the version in the client's build; empty if there is none. For a client
 	// other than Envoy it begins with the client's name, as in "gRPC Go 1.85.0".
 	EnvoyVersion string
@@ -144,7 +146,7 @@ func ParseProxy(node *corev3.Node) (_ *Proxy, err error) {
 	p.Group = text(metadata["AUTO_REGISTER_GROUP"])
 	p.ClusterID = text(metadata["CLUSTER_ID"])
 	p.Network = text(metadata["NETWORK"])
-	p.Version = text(metadata["ISTIO_VERSION"])
+	p.Version, p.Metadata = text(metadata["ISTIO_VERSION"]), texts(metadata)
 	p.InterceptionMode = InterceptionMode(strings.ToUpper(text(metadata["INTERCEPTION_MODE"])))
 	if p.InterceptionMode == "" {
 		p.InterceptionMode = InterceptionRedirect
@@ -402,4 +404,15 @@ func (p *Proxy) IsNamed(text string) bool {
 	short, _, _ := strings.Cut(p.Name, ".")
 	names := []string{p.ID, p.Name, short, p.Namespace + "/" + p.Name, p.Namespace + "/" + short}
 	return slices.Contains(names, text) || slices.Contains(p.IPAddresses, text)
+}
+
+// texts returns the values that are strings.
+func texts(fields map[string]*structpb.Value) map[string]string {
+	out := make(map[string]string, len(fields))
+	for k, v := range fields {
+		if s, ok := v.GetKind().(*structpb.Value_StringValue); ok {
+			out[k] = s.StringValue
+		}
+	}
+	return out
 }

@@ -102,6 +102,12 @@ func TestParseProxy(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			for key, value := range tc.metadata {
+				if text, ok := value.(string); got.Metadata[key] != text {
+					t.Errorf("metadata %s: %q, want %q: it is a string: %v", key, got.Metadata[key], text, ok)
+				}
+			}
+			got.Metadata = nil // compared above
 			if diff := gocmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}

@@ -464,7 +464,7 @@ func (c *Connection) newSequencer() *delivery.Sequencer {
 			Optional: t.Scoped && !c.proxy.RouteDelta || c.wire.only != "" && c.wire.only != t.url,
 		}
 		if t.Otherwise != nil {
-			out.Otherwise = func(name string) (*resource.Resource, error) { return resource.New(name, t.Otherwise(name)) }
+			out.Otherwise = func(name string) (*resource.Resource, error) { return generate.Otherwise(t.ResourceType, name) }
 		}
 		// Clients that take removals get a removal for an unknown name, all others an empty
 		// resource.

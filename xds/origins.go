@@ -22,10 +22,11 @@ type origins struct {
 	index   int
 }
 
-// objectsOf returns the objects behind a rejected resource: those that its metadata names,
-// with the delegates of VirtualServices, else those that it was built from. Of a resource
-// with parts, only the parts count that the client does not have already.
+// objectsOf returns the objects behind a rejected resource: the EnvoyFilters that patched it, then
+// those that its metadata names, with the delegates of VirtualServices, else those that it was built
+// from. Of a resource with parts, only the parts count that the client does not have already.
 func (o origins) objectsOf(refused, held *resource.Resource) []config.Key {
+	patched := o.patchedBy(nil, refused)
 	has := map[string]string{}
 	if held != nil {
 		for _, part := range held.Parts {
@@ -39,15 +40,31 @@ func (o origins) objectsOf(refused, held *resource.Resource) []config.Key {
 	for _, part := range refused.Parts {
 		if has[part.Name] != part.Version {
 			keys = append(keys, namedIn(part)...)
+			patched = o.patchedBy(patched, part)
 		}
 	}
 	for _, key := range keys {
 		keys = append(keys, o.delegates(key)...)
 	}
 	if len(keys) == 0 && o.desired != nil {
-		return o.desired.Origins(o.index, refused.Name)
+		keys = o.desired.Origins(o.index, refused.Name)
+	} else {
+		keys = inOrder(keys)
 	}
-	return inOrder(keys)
+	return append(patched, slices.DeleteFunc(keys, func(key config.Key) bool { return slices.Contains(patched, key) })...)
+}
+
+// patchedBy appends to keys the EnvoyFilters whose patches are in a resource, each once.
+func (o origins) patchedBy(keys []config.Key, r *resource.Resource) []config.Key {
+	if o.desired == nil {
+		return keys
+	}
+	for _, p := range o.desired.Patches(r.Body.GetTypeUrl(), r.Name) {
+		if p.Err == "" && !slices.Contains(keys, p.Filter) {
+			keys = append(keys, p.Filter)
+		}
+	}
+	return keys
 }
 
 // inOrder sorts objects by their paths, and keeps each once.

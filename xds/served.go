@@ -67,6 +67,8 @@ type desiredResources interface {
 	Context() *mesh.PushContext
 	Resources(typeURL string) resource.Set
 	Origins(typ int, name string) []config.Key
+	// Patches returns what became of the patches of EnvoyFilters on a resource.
+	Patches(typeURL, name string) []mesh.PatchNote
 	Close()
 }
 

@@ -14,17 +14,31 @@ func envoyFilter() *Schema {
 	return definition[*networking.EnvoyFilter]{
 		kind: EnvoyFilter, plural: "envoyfilters", shortName: "ef",
 		codec:  config.Protobuf[networking.EnvoyFilter](),
-		stored: true,
+		served: envoyFilterFields,
 		check:  checkEnvoyFilter,
 	}.schema()
 }
 
+var envoyFilterFields = serve("workloadSelector", "targetRefs", "priority").with("configPatches",
+	serve("applyTo", "patch").with("match", serve("context", "proxy", "listener", "routeConfiguration", "cluster")))
+
+// checkEnvoyFilter checks what can be said without Envoy's API: who applies patches checks their
+// values.
 func checkEnvoyFilter(c checker, f *networking.EnvoyFilter) {
 	c.at("workloadSelector").selector(f.WorkloadSelector)
+	if f.WorkloadSelector != nil && len(f.TargetRefs) > 0 {
+		c.at("workloadSelector").fail("excludes targetRefs: set one of the two")
+	}
+	each(c.at("targetRefs"), f.TargetRefs, checker.targetRef)
 	each(c.at("configPatches"), f.ConfigPatches, func(c checker, p *networking.EnvoyFilter_EnvoyConfigObjectPatch) {
-		if p.GetApplyTo() == networking.EnvoyFilter_INVALID {
+		switch p.GetApplyTo() {
+		case networking.EnvoyFilter_INVALID:
 			c.at("applyTo").fail("is missing: say what is patched")
+		case networking.EnvoyFilter_BOOTSTRAP:
+			c.at("applyTo").notServed("%s is not served yet and has no effect", p.GetApplyTo())
 		}
+		checkPatchMatch(c, p)
+		checkPatchOperation(c, p)
 		operation := p.GetPatch().GetOperation()
 		switch {
 		case p.GetPatch() == nil:
@@ -48,20 +62,31 @@ var securityFilters = []string{"jwt_authn", "rbac", "ext_authz"}
 func checkPatchedSecurity(c checker, p *networking.EnvoyFilter_EnvoyConfigObjectPatch) {
 	const risk = "configures %s, which is not served yet: %s"
 	const denied = "what it would deny is let through"
-	filter := p.GetMatch().GetListener().GetFilterChain().GetFilter()
-	for _, name := range []string{filter.GetName(), filter.GetSubFilter().GetName()} {
-		if isSecurityFilter(name) {
-			c.at("match").insecure(risk, name, denied)
-			return
-		}
-	}
-	switch name := securityIn(structpb.NewStructValue(p.GetPatch().GetValue())); {
+	switch name, matched := PatchedSecurity(p); {
 	case name == "":
+	case matched:
+		c.at("match").insecure(risk, name, denied)
 	case isTransportSocket(name):
 		c.at("patch", "value").insecure(risk, name, "connections are neither encrypted nor authenticated by it")
 	default:
 		c.at("patch", "value").insecure(risk, name, denied)
 	}
+}
+
+// PatchedSecurity returns the filter of security or the transport socket that a patch adds or
+// configures, empty for none. matched says that the patch matches it, and does not have it in its
+// value. Such a patch is not served yet, and has no effect.
+func PatchedSecurity(p *networking.EnvoyFilter_EnvoyConfigObjectPatch) (name string, matched bool) {
+	if p.GetPatch().GetOperation() == networking.EnvoyFilter_Patch_REMOVE {
+		return "", false
+	}
+	filter := p.GetMatch().GetListener().GetFilterChain().GetFilter()
+	for _, name := range []string{filter.GetName(), filter.GetSubFilter().GetName()} {
+		if isSecurityFilter(name) {
+			return name, true
+		}
+	}
+	return securityIn(structpb.NewStructValue(p.GetPatch().GetValue())), false
 }
 
 // securityIn finds a filter of security or a transport socket in a value of a patch:

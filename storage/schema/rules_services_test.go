@@ -258,17 +258,15 @@ func TestWorkloadEntryRules(t *testing.T) {
 	})
 }
 
-func TestKindsThatAreStoredOnly(t *testing.T) {
+func TestEnvoyFilterRules(t *testing.T) {
 	t.Parallel()
 	checkRules(t, []rule{
 		{name: "sound", kind: schema.EnvoyFilter, spec: `
+			targetRefs: [{kind: Gateway, group: networking.istio.io, name: edge}]
 			configPatches:
 			- applyTo: CLUSTER
-			  match: {context: ANY, cluster: {name: a}}
-			  patch: {operation: MERGE, value: {connect_timeout: 25ms, list: [1, a, null]}}`,
-			warned: []string{
-				"EnvoyFilter is stored but not enforced yet",
-			}},
+			  match: {context: ANY, proxy: {proxyVersion: 1.*}, cluster: {name: a}}
+			  patch: {operation: MERGE, value: {connect_timeout: 25ms, list: [1, a, null]}}`},
 		{name: "faulty", kind: schema.EnvoyFilter, spec: `
 			configPatches: [{}, {applyTo: CLUSTER, patch: {}}, {applyTo: CLUSTER, patch: {operation: ADD}}, {applyTo: CLUSTER, patch: {operation: REMOVE}}]`,
 			refused: []string{
@@ -276,10 +274,72 @@ func TestKindsThatAreStoredOnly(t *testing.T) {
 				"spec.configPatches[0].patch: is missing: say how it is changed",
 				"spec.configPatches[1].patch.operation: is missing: say how it is changed",
 				"spec.configPatches[2].patch.value: is missing: operation ADD needs one",
+			}},
+		{name: "matches", kind: schema.EnvoyFilter, spec: `
+			workloadSelector: {labels: {app: a}}
+			targetRefs: [{kind: Pod, name: a}]
+			configPatches:
+			- {applyTo: CLUSTER, match: {listener: {}}, patch: {operation: REMOVE}}
+			- {applyTo: LISTENER, match: {cluster: {}}, patch: {operation: REMOVE}}
+			- {applyTo: HTTP_ROUTE, match: {listener: {}}, patch: {operation: REMOVE}}
+			- {applyTo: LISTENER_FILTER, match: {proxy: {proxyVersion: "("}, routeConfiguration: {}}, patch: {operation: ADD, value: {name: a}}}
+			- {applyTo: NETWORK_FILTER, match: {listener: {filterChain: {filter: {}}}}, patch: {operation: ADD, value: {name: a}}}
+			- {applyTo: NETWORK_FILTER, match: {listener: {filterChain: {filter: {name: a, subFilter: {name: b}}}}}, patch: {operation: REMOVE}}
+			- {applyTo: HTTP_FILTER, match: {listener: {filterChain: {filter: {name: a, subFilter: {}}}}}, patch: {operation: ADD, value: {name: a}}}
+			- {applyTo: CLUSTER, match: {waypoint: {}}, patch: {operation: REMOVE}}`,
+			refused: []string{
+				"spec.workloadSelector: excludes targetRefs: set one of the two",
+				`spec.targetRefs[0].kind: must be one of Gateway, GatewayClass, Service, ServiceEntry, is "Pod"`,
+				"spec.configPatches[0].match: must be of a cluster for applyTo CLUSTER",
+				"spec.configPatches[1].match: must be of a listener for applyTo LISTENER",
+				"spec.configPatches[2].match: must be of a routeConfiguration for applyTo HTTP_ROUTE",
+				"spec.configPatches[3].match.proxy.proxyVersion: is no regular expression: error parsing regexp: missing closing ): `(`",
+				"spec.configPatches[3].match: must be of a listener for applyTo LISTENER_FILTER",
+				"spec.configPatches[4].match.listener.filterChain.filter.name: is missing",
+				"spec.configPatches[5].match.listener.filterChain.filter.subFilter: goes with applyTo HTTP_FILTER only",
+				"spec.configPatches[6].match.listener.filterChain.filter.subFilter: needs filter.name envoy.filters.network.http_connection_manager: HTTP filters are in that",
+				"spec.configPatches[6].match.listener.filterChain.filter.subFilter.name: is missing",
+				"spec.configPatches[7].match.waypoint: goes with context WAYPOINT only",
 			},
 			warned: []string{
-				"EnvoyFilter is stored but not enforced yet",
+				"spec.configPatches[7].match.waypoint is not served yet and has no effect",
 			}},
+		{name: "without effect", kind: schema.EnvoyFilter, spec: `
+			configPatches:
+			- {applyTo: CLUSTER, match: {context: WAYPOINT}, patch: {operation: REPLACE, value: {name: a}}}
+			- {applyTo: ROUTE_CONFIGURATION, patch: {operation: REMOVE}}
+			- {applyTo: EXTENSION_CONFIG, match: {cluster: {}}, patch: {operation: MERGE, value: {name: a}}}
+			- {applyTo: NETWORK_FILTER, patch: {operation: REMOVE}}
+			- {applyTo: LISTENER_FILTER, match: {listener: {portName: a, filterChain: {}}}, patch: {operation: REPLACE, value: {name: a}}}
+			- {applyTo: HTTP_FILTER, match: {listener: {listenerFilter: a}}, patch: {operation: MERGE, filterClass: STATS, value: {name: a}}}
+			- {applyTo: FILTER_CHAIN, match: {listener: {filterChain: {filter: {name: a}}}}, patch: {operation: REMOVE}}`,
+			warned: []string{
+				"spec.configPatches[0].match.context WAYPOINT is not served yet and has no effect",
+				"spec.configPatches[0].patch.operation REPLACE has no effect for applyTo CLUSTER",
+				"spec.configPatches[1].patch.operation REMOVE has no effect for applyTo ROUTE_CONFIGURATION",
+				"spec.configPatches[2].match of listeners, routes or clusters has no effect for applyTo EXTENSION_CONFIG",
+				"spec.configPatches[2].patch.operation MERGE has no effect for applyTo EXTENSION_CONFIG",
+				"spec.configPatches[3].patch.operation REMOVE has no effect without a filter: name it in match.listener.filterChain.filter",
+				"spec.configPatches[4].match.listener.portName has no effect: name the port by portNumber",
+				"spec.configPatches[4].match.listener.filterChain has no effect for applyTo LISTENER_FILTER",
+				"spec.configPatches[4].patch.operation REPLACE has no effect without a filter: name it in match.listener.listenerFilter",
+				"spec.configPatches[5].match.listener.listenerFilter has an effect for applyTo LISTENER_FILTER only",
+				"spec.configPatches[5].patch.operation MERGE has no effect without a filter: name it in match.listener.filterChain.filter.subFilter",
+				"spec.configPatches[5].patch.filterClass has an effect for applyTo HTTP_FILTER and operation ADD only",
+				"spec.configPatches[6].match.listener.filterChain.filter has no effect for applyTo FILTER_CHAIN",
+			}},
+		{name: "in part", kind: schema.EnvoyFilter, spec: `
+			configPatches:
+			- {applyTo: BOOTSTRAP, patch: {operation: MERGE, value: {admin: {}}}}`,
+			warned: []string{
+				"spec.configPatches[0].applyTo BOOTSTRAP is not served yet and has no effect",
+			}},
+	})
+}
+
+func TestKindsThatAreStoredOnly(t *testing.T) {
+	t.Parallel()
+	checkRules(t, []rule{
 		{name: "sound", kind: schema.PeerAuthentication, spec: `{selector: {matchLabels: {app: a}}, mtls: {mode: STRICT}, portLevelMtls: {80: {mode: DISABLE}}}`},
 		{name: "faulty", kind: schema.PeerAuthentication, spec: `portLevelMtls: {0: {mode: DISABLE}}`,
 			refused: []string{

@@ -53,7 +53,7 @@ func TestUnservedSecurity(t *testing.T) {
 			- {applyTo: HTTP_FILTER, patch: {operation: INSERT_BEFORE, value: {name: envoy.filters.http.lua, typed_config: {inline_code: "rbac, or envoy.filters.http.rbac"}}}}
 			- {applyTo: CLUSTER, patch: {operation: MERGE, value: {name: rbac, connect_timeout: 1s}}}
 			- applyTo: HTTP_FILTER
-			  match: {listener: {filterChain: {filter: {subFilter: {name: envoy.filters.http.rbac}}}}}
+			  match: {listener: {filterChain: {filter: {name: envoy.filters.network.http_connection_manager, subFilter: {name: envoy.filters.http.rbac}}}}}
 			  patch: {operation: REMOVE}`, nil},
 		"TLS of clients":    {schema.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: ISTIO_MUTUAL}}}`, nil},
 		"no TLS":            {schema.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: DISABLE}, retryBudget: {}}}`, nil},

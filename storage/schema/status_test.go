@@ -64,6 +64,9 @@ func statusBox(t *testing.T) string {
 	var b bytes.Buffer
 	b.WriteString("\n| kind | has effect | not yet: `apply` warns | not yet: refused, for security | not yet: refused |\n|---|---|---|---|---|\n")
 	for _, k := range schema.Pilot().All() {
+		if k.GroupVersionKind == schema.EnvoyFilter {
+			insecure = append(insecure, "`"+k.Kind+"`"+insecurePatches(t, k))
+		}
 		if isStoredOnly(k) {
 			name := "`" + k.Kind + "`"
 			if len(k.UnservedSecurity(empty(k))) > 0 {
@@ -71,11 +74,7 @@ func statusBox(t *testing.T) string {
 				continue
 			}
 			stored = append(stored, name)
-			values := insecureValues(k)
-			if k.GroupVersionKind == schema.EnvoyFilter {
-				values = insecurePatches(t, k)
-			}
-			if values != "" {
+			if values := insecureValues(k); values != "" {
 				insecure = append(insecure, name+values)
 			}
 			continue

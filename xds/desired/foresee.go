@@ -118,7 +118,7 @@ func (f *foresight) concerned(c *compared, typ int, g generate.Generator) []stri
 	follow := func(view *mesh.View, delta mesh.Delta) {
 		add(g.Affected(view, delta))
 		for _, name := range f.groups.memo.Readers(g.TypeURL(), view.Shape(), delta.Keys()) {
-			if _, known := has.byType[typ].Get(name); known {
+			if _, known := has.byType[typ].Get(name); known || has.removed[typ].Value(name) {
 				names[name] = struct{}{}
 			}
 		}

@@ -40,6 +40,8 @@ type snapshot struct {
 	// needed counts, by type in the same order and then by name, the resources that need
 	// a secret.
 	needed []pmap.Map[int]
+	// removed are, by type in the same order, the names whose resources EnvoyFilters removed.
+	removed []pmap.Map[bool]
 }
 
 // newGroup makes the empty group of a class, with all served types.
@@ -85,6 +87,7 @@ func (g *Group) advance(newest func() *mesh.PushContext) *snapshot {
 	for _, t := range g.types {
 		next.byType = append(next.byType, t.set)
 		next.needed = append(next.needed, t.needed)
+		next.removed = append(next.removed, t.removed)
 	}
 	g.newest.Store(next)
 	return next
@@ -127,7 +130,14 @@ func (g *Group) refreshNamed(view *mesh.View, fromNothing bool, concerned func(*
 		names := slices.Sorted(maps.Keys(concerned(t)))
 		for _, name := range names {
 			old = append(old, t.refresh(view, name))
-			if built := t.built[name]; built != nil && built.Resource == nil {
+			built := t.built[name]
+			gone := built != nil && built.Resource == nil
+			if gone && len(built.Patches()) > 0 { // it stays among those that are built, as what it read may bring it back
+				t.removed = t.removed.Set(name, true)
+			} else {
+				t.removed = t.removed.Delete(name)
+			}
+			if gone && len(built.Patches()) == 0 {
 				old = append(old, built)
 				delete(t.built, name)
 				t.noteAbsent(name, built.ReadsTrait())
@@ -183,12 +193,12 @@ func (g *Group) fill(t *groupType) {
 	t.uncertain = nil
 }
 
-// reads returns what a resource was built from; nil if there is none. typ is the index
-// of its type.
-func (g *Group) reads(typ int, name string) []mesh.Dependency {
+// has returns a resource with what it was built from; nil if there is none. typ is the index of its
+// type.
+func (g *Group) has(typ int, name string) *memo.Built {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.types[typ].built[name].Reads()
+	return g.types[typ].built[name]
 }
 
 // close releases what the group holds. It has no members then.
@@ -206,6 +216,8 @@ type groupType struct {
 	url         string
 	gatewayless bool         // no resource depends on Gateways
 	before      resource.Set // the set one context earlier
+
+	removed pmap.Map[bool] // the names whose resources EnvoyFilters removed
 
 	// absent are names that have no resource, maybe because of a trait of the class.
 	absent map[string]struct{}
@@ -287,7 +299,7 @@ func (t *groupType) compose(own []string) (dirty []string) {
 
 func (t *groupType) composeOne(name string) {
 	old, built := t.composed[name], t.built[name]
-	if built == nil {
+	if built == nil || built.Resource == nil {
 		delete(t.composed, name)
 	} else {
 		parts := func(yield func(*resource.Resource) bool) {
@@ -314,7 +326,7 @@ func wholeOf(part string) string { return part[:max(strings.LastIndexByte(part, 
 // current returns the resource of a name as it should be, nil for none.
 func (t *groupType) current(name string) *resource.Resource {
 	built := t.built[name]
-	if built == nil {
+	if built == nil || built.Resource == nil {
 		return nil
 	}
 	if t.parts != nil {

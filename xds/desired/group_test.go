@@ -47,7 +47,7 @@ func (h *history) port() string { return h.one("port", "80", "81", "9080") }
 
 // object draws an object, and its name as World.Delete expects it.
 func (h *history) object() (name, document string) {
-	kind := h.one("kind", "ServiceEntry", "ServiceEntry", "WorkloadEntry", "DestinationRule", "VirtualService", "Gateway", "Sidecar", "PeerAuthentication", "AuthorizationPolicy", "RequestAuthentication", "KeySet", "HostGrant")
+	kind := h.one("kind", "ServiceEntry", "ServiceEntry", "WorkloadEntry", "DestinationRule", "VirtualService", "Gateway", "Sidecar", "PeerAuthentication", "AuthorizationPolicy", "RequestAuthentication", "KeySet", "HostGrant", "EnvoyFilter")
 	short, namespace := h.one("name", "x", "z"), h.one("namespace", "shop", "edge", "istio-system")
 	if kind == "Gateway" && h.pair.Cert != nil && h.one("with", "servers", "secrets") == "secrets" {
 		return fmt.Sprintf("secret/%s/%s", namespace, short), h.secret(namespace + "/" + short)
@@ -60,7 +60,7 @@ func (h *history) object() (name, document string) {
 		"ServiceEntry": h.serviceEntry, "WorkloadEntry": h.workloadEntry, "DestinationRule": h.destinationRule,
 		"VirtualService": h.virtualService, "Gateway": h.gateway, "Sidecar": h.sidecar, "PeerAuthentication": h.peerAuthentication,
 		"AuthorizationPolicy": h.authorizationPolicy, "RequestAuthentication": h.requestAuthentication,
-		"HostGrant": h.hostGrant,
+		"HostGrant": h.hostGrant, "EnvoyFilter": h.envoyFilter,
 	}[kind]()
 	return fmt.Sprintf("%s/%s/%s", strings.ToLower(kind), namespace, short), xdstest.Object(kind, namespace+"/"+short, spec)
 }
@@ -102,6 +102,26 @@ func (h *history) authorizationPolicy() string {
 
 func (h *history) requestAuthentication() string {
 	return fmt.Sprintf("{%sjwtRules: [{issuer: a, jwksUri: '%s'}]}", h.selects(), h.one("source", "https://a.example", "https://b.example"))
+}
+
+func (h *history) envoyFilter() string {
+	patch := func() string {
+		context := h.one("context", "ANY", "SIDECAR_INBOUND", "SIDECAR_OUTBOUND", "GATEWAY") + h.one("proxy", "", ", proxy: {metadata: {NAMESPACE: shop}}")
+		return fmt.Sprintf(h.one("patch",
+			"{applyTo: CLUSTER, match: {context: %s, cluster: {service: a.shop.example}}, patch: {operation: MERGE, value: {connect_timeout: 7s}}}",
+			"{applyTo: CLUSTER, match: {context: %s, cluster: {portNumber: 81}}, patch: {operation: REMOVE}}",
+			"{applyTo: CLUSTER, match: {context: %s}, patch: {operation: ADD, value: {name: more, type: STATIC, connect_timeout: 1s}}}",
+			"{applyTo: LISTENER, match: {context: %s}, patch: {operation: ADD, value: {name: added, address: {socket_address: {address: 127.0.0.1, port_value: 9999}}}}}",
+			"{applyTo: LISTENER, match: {context: %s, listener: {portNumber: 80}}, patch: {operation: REMOVE}}",
+			"{applyTo: HTTP_FILTER, match: {context: %s, listener: {filterChain: {filter: {subFilter: {name: envoy.filters.http.router}}}}}, patch: {operation: INSERT_BEFORE, value: {name: x, config_discovery: {config_source: {ads: {}}, type_urls: [type.googleapis.com/envoy.extensions.filters.http.buffer.v3.Buffer]}}}}",
+			"{applyTo: EXTENSION_CONFIG, match: {context: %s}, patch: {operation: ADD, value: {name: x, typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.http.buffer.v3.Buffer, max_request_bytes: 9}}}}",
+			"{applyTo: ROUTE_CONFIGURATION, match: {context: %s}, patch: {operation: MERGE, value: {request_headers_to_remove: [x]}}}",
+			"{applyTo: VIRTUAL_HOST, match: {context: %s}, patch: {operation: ADD, value: {name: own, domains: [own.example], routes: [{match: {prefix: /}, direct_response: {status: 200}}]}}}",
+			"{applyTo: VIRTUAL_HOST, match: {context: %s, routeConfiguration: {vhost: {name: 'a.shop.example:80'}}}, patch: {operation: REMOVE}}",
+			"{applyTo: HTTP_ROUTE, match: {context: %s}, patch: {operation: MERGE, value: {request_headers_to_remove: [x-y]}}}"), context)
+	}
+	return fmt.Sprintf("{priority: %s, %sconfigPatches: [%s, %s]}", h.one("priority", "0", "1"),
+		h.one("selects", "", "workloadSelector: {labels: {app: w}}, ", "targetRefs: [{group: networking.istio.io, kind: Gateway, name: x}], "), patch(), patch())
 }
 
 // selects draws whom a policy about requests is for.

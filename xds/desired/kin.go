@@ -46,7 +46,7 @@ func (g *Group) beginAs(other *Group) *snapshot {
 func (t *groupType) beginAs(other *groupType) (again map[string]struct{}) {
 	t.set, t.built = other.set, maps.Clone(other.built)
 	t.composed, t.sums = maps.Clone(other.composed), maps.Clone(other.sums)
-	t.absent = maps.Clone(other.absent)
+	t.absent, t.removed = maps.Clone(other.absent), other.removed
 	again = map[string]struct{}{}
 	maps.Copy(again, other.absent)
 	for name, built := range t.built {

@@ -6,8 +6,8 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/xds/desired/memo"
 	"github.com/portolan-mesh/portolan/xds/mesh"
-	"github.com/portolan-mesh/portolan/xds/mesh/origins"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
@@ -174,16 +174,28 @@ func (m *Member) Resources(typeURL string) resource.Set {
 	return resource.Set{}
 }
 
-// Origins returns the objects that a resource was last built from. typ is the index of
-// its type.
-func (m *Member) Origins(typ int, name string) []config.Key {
+// Origins returns the objects that a resource was last built from: the EnvoyFilters that patched it
+// first, then the others in the order of their paths. typ is the index of its type.
+func (m *Member) Origins(typ int, name string) []config.Key { return m.has(typ, name).Origins() }
+
+// Patches returns what became of the patches of EnvoyFilters on a resource, also on one that they
+// removed, in their order. The caller must not modify the result.
+func (m *Member) Patches(typeURL, name string) []mesh.PatchNote {
+	if typ := slices.Index(m.groups.urls, typeURL); typ >= 0 {
+		return m.has(typ, name).Patches()
+	}
+	return nil
+}
+
+// has returns a resource with what it was built from: that of the workload, if there is one.
+func (m *Member) has(typ int, name string) *memo.Built {
 	if m.group == nil {
 		return nil
 	}
-	if own := m.workload[typ].built[name]; own != nil && own.Resource != nil {
-		return origins.Of(own.Reads())
+	if own := m.workload[typ].built[name]; own != nil && (own.Resource != nil || len(own.Patches()) > 0) {
+		return own
 	}
-	return origins.Of(m.group.reads(typ, name))
+	return m.group.has(typ, name)
 }
 
 // Close gives up what the member holds.

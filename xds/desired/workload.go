@@ -17,6 +17,7 @@ type workloadType struct {
 	asksAnew       bool              // resources or names were built by other queries than before
 	reads          []mesh.Dependency // queries that the names follow from; none if other resources need them
 	namesFromNeeds bool              // names are what other resources need, not what the generator finds
+	shape          mesh.Shape        // that the resources were built for
 	base           resource.Set      // the resources of the group
 	merged         resource.Set      // the workload's own as they are in all
 	all            resource.Set      // both
@@ -54,6 +55,7 @@ func (w *workloadType) rebuildChanged(view *mesh.View, push *mesh.PushContext) {
 			w.put(name, built.Resource)
 		}
 	}
+	w.shape = view.Shape()
 }
 
 func sameQuery(a, b mesh.Dependency) bool { return a.Query == b.Query }
@@ -81,7 +83,7 @@ func (w *workloadType) setNames(names []string) {
 func (w *workloadType) upToDate(view *mesh.View, name string) bool {
 	_, failed := w.failed[name]
 	built := w.built[name]
-	return !failed && built != nil && built.Holds(view)
+	return !failed && built != nil && w.shape == view.Shape() && built.Holds(view)
 }
 
 // drop removes the resources and failures whose names are gone.

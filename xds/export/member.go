@@ -42,6 +42,9 @@ func (m *Member) Resources(typeURL string) resource.Set {
 	return m.at.sets[kind]
 }
 
+// Patches returns nothing: EnvoyFilters patch no objects.
+func (m *Member) Patches(string, string) []mesh.PatchNote { return nil }
+
 // Origins returns the object behind a resource. typ is the index of its type.
 func (m *Member) Origins(typ int, name string) []config.Key {
 	namespace, name, _ := strings.Cut(name, "/")

@@ -35,6 +35,11 @@ func Empty(e Emptier, name string) (*resource.Resource, error) {
 	return newResource(name, message, needs, err)
 }
 
+// Otherwise makes the other form of a resource, nil if it has none, see protocol.Type.
+func Otherwise(t ResourceType, name string) (*resource.Resource, error) {
+	return newResource(name, t.Otherwise(name), nil, nil)
+}
+
 // Announce makes a form of the resource has that names more clusters, see Announcer. It
 // needs what has needs, and these clusters.
 func Announce(a Announcer, has *resource.Resource, clusters []string) (*resource.Resource, error) {

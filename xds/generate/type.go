@@ -39,7 +39,8 @@ type ResourceType struct {
 	Proxyless Generator
 	// Full: clients may request the whole type; see protocol.Type.
 	Full bool
-	// Otherwise makes another form of a resource, see protocol.Type; nil for none.
+	// Otherwise makes another form of a resource, nil if it has none, see protocol.Type; nil for
+	// none of the type.
 	Otherwise func(name string) proto.Message
 	// Needs are the types that resources of this type may need, and the kinds of need,
 	// without names.

@@ -21,9 +21,17 @@ type attaching struct {
 	routers, sidecars bool
 	// follow adds and removes what changed between two contexts.
 	follow func(t attachmentTable, from, to *PushContext)
-	// choose returns the names of what attaches to a proxy, in order, beside what attaches to it of
-	// the kinds before. Nil chooses all that match.
-	choose func(p *PushContext, proxy *discovery.Proxy, workload discovery.Place, before class.Attached) []string
+	// choose returns the names of what attaches to a workload, in order. Nil chooses all
+	// that match.
+	choose func(p *PushContext, who attachedTo) []string
+}
+
+// attachedTo is a proxy to which something may attach.
+type attachedTo struct {
+	*discovery.Proxy
+	workload discovery.Place
+	// attached has what attaches of the kinds before.
+	attached class.Attached
 }
 
 // attachings has what attaches, by kind.
@@ -35,6 +43,7 @@ var attachings = map[class.Kind]attaching{
 	class.Gateway: {routers: true, follow: attachmentTable.followGateways},
 
 	class.Telemetry: {routers: true, sidecars: true, follow: attachmentTable.followTelemetries, choose: (*PushContext).telemetriesFor},
+	class.Patch:     {routers: true, sidecars: true, follow: attachmentTable.followPatches, choose: (*PushContext).patchesFor},
 }
 
 // attachmentTable holds what attaches, by kind and namespace, and there by name. A row
@@ -114,7 +123,7 @@ func (p *PushContext) attached(proxy *discovery.Proxy) class.Attached {
 		switch a := attachings[kind]; {
 		case !a.concerns(proxy):
 		case a.choose != nil:
-			out = out.Add(kind, a.choose(p, proxy, workload, out)...)
+			out = out.Add(kind, a.choose(p, attachedTo{proxy, workload, out})...)
 		default:
 			out = out.Add(kind, p.matching(kind, proxy.Namespace, workload.Labels)...)
 		}

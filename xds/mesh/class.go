@@ -20,7 +20,7 @@ func (p *PushContext) ClassAfter(from *PushContext, proxy *discovery.Proxy, prev
 	if from == p {
 		return prev
 	}
-	if from == nil || from.mesh != p.mesh || p.attachmentsChanged(from, proxy) ||
+	if from == nil || from.mesh != p.mesh || p.attachmentsChanged(from, proxy) || p.patchedChanged(from, proxy) ||
 		p.endpointsChanged(from, proxy.IPAddresses) || proxy.Type == discovery.Router && p.servicesChangedAt(from, proxy) {
 		return p.ClassOf(proxy)
 	}
@@ -33,7 +33,7 @@ func (p *PushContext) ClassOf(proxy *discovery.Proxy) Class {
 		Shape: Shape{
 			Type: proxy.Type, Interception: proxy.InterceptionMode,
 			IPv4: proxy.SupportsIPv4(), IPv6: proxy.SupportsIPv6(), DNSCapture: proxy.DNSCapture,
-			SelfDiscovery: proxy.SelfDiscovery,
+			SelfDiscovery: proxy.SelfDiscovery, Patched: p.patched(proxy.Type, proxy.Namespace),
 		},
 		Namespace:  proxy.Namespace,
 		RouteDelta: proxy.RouteDelta,

@@ -37,6 +37,9 @@ func Diff(from, to *PushContext) Delta {
 	return Delta{from: from, to: to}
 }
 
+// Everything returns the difference from nothing to where d leads.
+func (d Delta) Everything() Delta { return Diff(nil, d.to) }
+
 // Hosts iterates over the changed hosts, in order.
 func (d Delta) Hosts() iter.Seq[pmap.Change[*HostRow]] { return hostRows.diff(d.from, d.to) }
 

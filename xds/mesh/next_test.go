@@ -81,7 +81,7 @@ func (d *draw) config() {
 		CreationTimestamp: time.Unix(int64(rapid.IntRange(0, 2).Draw(d.t, "created")), 0),
 	}}
 	exportTo := d.some([]string{".", "*", "shop", "~"}, "exportTo")
-	switch kind := d.one([]string{"VirtualService", "DestinationRule", "Gateway", "Sidecar", "PeerAuthentication", "Peers", "AuthorizationPolicy", "RequestAuthentication", "Keys", "Probed", "Group", "Telemetry", "ProxyConfig"}, "kind"); kind {
+	switch kind := d.one([]string{"VirtualService", "DestinationRule", "Gateway", "Sidecar", "PeerAuthentication", "Peers", "AuthorizationPolicy", "RequestAuthentication", "Keys", "Probed", "Group", "Telemetry", "ProxyConfig", "EnvoyFilter"}, "kind"); kind {
 	case "VirtualService":
 		vs := &networking.VirtualService{
 			Hosts: append(d.some(testHosts, "hosts"), "c.shop.example"), ExportTo: exportTo,
@@ -171,6 +171,23 @@ func (d *draw) config() {
 			p.Selector = &apitype.WorkloadSelector{MatchLabels: map[string]string{"app": "x"}}
 		}
 		c.Spec = p
+	case "EnvoyFilter":
+		f := &networking.EnvoyFilter{Priority: int32(rapid.IntRange(0, 1).Draw(d.t, "priority"))}
+		if app := d.one([]string{"", "x"}, "selects"); app != "" {
+			f.WorkloadSelector = &networking.WorkloadSelector{Labels: map[string]string{"app": app}}
+		}
+		for _, to := range d.some([]string{"CLUSTER", "HTTP_FILTER", "VIRTUAL_HOST", "HTTP_ROUTE"}, "applyTo") {
+			p := &networking.EnvoyFilter_EnvoyConfigObjectPatch{
+				ApplyTo: networking.EnvoyFilter_ApplyTo(networking.EnvoyFilter_ApplyTo_value[to]),
+				Match:   &networking.EnvoyFilter_EnvoyConfigObjectMatch{Context: networking.EnvoyFilter_PatchContext(rapid.IntRange(0, 3).Draw(d.t, "context"))},
+				Patch:   &networking.EnvoyFilter_Patch{Operation: networking.EnvoyFilter_Patch_REMOVE},
+			}
+			if version := d.one([]string{"", "1.*"}, "version"); version != "" {
+				p.Match.Proxy = &networking.EnvoyFilter_ProxyMatch{ProxyVersion: version}
+			}
+			f.ConfigPatches = append(f.ConfigPatches, p)
+		}
+		c.Spec = f
 	case "Group":
 		group := &networking.WorkloadGroup{Template: &networking.WorkloadEntry{}, Probe: d.probe()}
 		if config := d.one([]string{"", "{concurrency: 1}", "{concurrency: 2}"}, "config"); config != "" {
@@ -514,6 +531,16 @@ func dump(p *PushContext) map[string]string {
 		for direction := range telemetry.Server + 1 {
 			put("telemetry", fmt.Sprint(k, direction), fmt.Sprint(r.Logging(direction), r.Tracing(direction), r.Metrics(direction)))
 		}
+	}
+	for k, f := range envoyFilterRows.rowsOf(p).All() {
+		put("envoy filters", k, fmt.Sprintf("%p %v %v %v %d", f.Config, f.selects, f.picky, f.shared, len(f.Patches)))
+	}
+	for k, r := range patchRows.rowsOf(p).All() {
+		var list []string
+		for _, one := range r.list {
+			list = append(list, fmt.Sprintf("%p %d", one.of.Config, one.Index))
+		}
+		put("patches", k, fmt.Sprint(list))
 	}
 	for k, r := range sidecarRows.rowsOf(p).All() {
 		put("sidecars", k, fmt.Sprintf("%p", r.Config))

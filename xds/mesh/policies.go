@@ -13,7 +13,6 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/mesh/class"
 	"github.com/portolan-mesh/portolan/xds/mesh/policy"
-	"github.com/portolan-mesh/portolan/xds/mesh/service"
 )
 
 // policies holds the policies of a kind by namespace.
@@ -74,8 +73,8 @@ func (v *View) rowsOfPolicies() iter.Seq[RowKey] {
 				return
 			}
 		}
-		for _, ip := range strings.Fields(v.ips()) {
-			if !yield(RowKey{Instances, service.AddressKey(ip)}) {
+		for row := range v.ownInstances() {
+			if !yield(row) {
 				return
 			}
 		}

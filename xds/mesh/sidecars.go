@@ -3,7 +3,6 @@ package mesh
 import (
 	networking "istio.io/api/networking/v1alpha3"
 
-	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/storage/pmap"
@@ -39,9 +38,9 @@ func (t attachmentTable) followSidecars(from, to *PushContext) {
 // sidecarFor chooses the Sidecar that applies to a proxy: the oldest in its namespace
 // whose selector matches, else the oldest there without a selector, else the root
 // namespace's oldest without one. (Istio: getSidecarScope.)
-func (p *PushContext) sidecarFor(proxy *discovery.Proxy, workload discovery.Place, _ class.Attached) []string {
-	own, root := p.attachmentsIn(class.Sidecar, proxy.Namespace), p.attachmentsIn(class.Sidecar, p.mesh.GetRootNamespace())
-	best := own.oldest(func(a *attachment) bool { return len(a.selector) > 0 && a.selector.SubsetOf(workload.Labels) })
+func (p *PushContext) sidecarFor(who attachedTo) []string {
+	own, root := p.attachmentsIn(class.Sidecar, who.Namespace), p.attachmentsIn(class.Sidecar, p.mesh.GetRootNamespace())
+	best := own.oldest(func(a *attachment) bool { return len(a.selector) > 0 && a.selector.SubsetOf(who.workload.Labels) })
 	for _, row := range []attachmentRow{own, root} {
 		if best == nil {
 			best = row.oldest(func(a *attachment) bool { return len(a.selector) == 0 })

@@ -3,7 +3,9 @@ package mesh
 import (
 	"cmp"
 	"hash/maphash"
+	"iter"
 	"slices"
+	"strings"
 
 	"github.com/portolan-mesh/portolan/xds/mesh/service"
 )
@@ -65,11 +67,27 @@ func (v *View) RowsOf(queries ...[]Dependency) Rows {
 				}
 			case d.Query.Row.Table != Self && d.Query.Row.Table != MeshConfig:
 				out = append(out, d.Query.Row.sum())
+				if d.Query.Row.Table == Patches { // the labels of the workload decide which are for it
+					for row := range v.ownInstances() {
+						out = append(out, row.sum())
+					}
+				}
 			}
 		}
 	}
 	slices.Sort(out)
 	return slices.Clip(slices.Compact(out))
+}
+
+// ownInstances iterates over the rows from which the labels of the workload follow.
+func (v *View) ownInstances() iter.Seq[RowKey] {
+	return func(yield func(RowKey) bool) {
+		for _, ip := range strings.Fields(v.ips()) {
+			if !yield(RowKey{Instances, service.AddressKey(ip)}) {
+				return
+			}
+		}
+	}
 }
 
 // Meets says whether the sets may have a row in common; false is certain.

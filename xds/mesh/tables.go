@@ -13,19 +13,20 @@ type Table uint8
 // The tables. Each comes after those from which it is derived.
 const (
 	// No View answers from these.
-	hostOwners      Table = iota // who may speak for a host, if the mesh asks for consent
-	hostClaimants                // the paths of the objects that name a host, by host
-	roots                        // VirtualService that delegates to others, as it was written, by path
-	delegators                   // the paths of the roots, by the path that they delegate to
-	virtualServices              // VirtualService by path, with the routes of its delegates
-	sidecars                     // Sidecar by path
-	gatewayObjects               // Gateway by path
-	attachments                  // what attaches to proxies by their labels, by kind and namespace
-	namings                      // the number of rules that name a selector or trait
-	reversedHosts                // HostRow by reversed host
-	routePatterns                // the patterns among the hosts of the mesh gateway
-	reversedStreams              // RouteRow of Streams by reversed host
-	rulePatterns                 // the patterns among the hosts of DestinationRules
+	hostOwners         Table = iota // who may speak for a host, if the mesh asks for consent
+	hostClaimants                   // the paths of the objects that name a host, by host
+	roots                           // VirtualService that delegates to others, as it was written, by path
+	delegators                      // the paths of the roots, by the path that they delegate to
+	virtualServices                 // VirtualService by path, with the routes of its delegates
+	sidecars                        // Sidecar by path
+	gatewayObjects                  // Gateway by path
+	envoyFilterObjects              // EnvoyFilter by path
+	attachments                     // what attaches to proxies by their labels, by kind and namespace
+	namings                         // the number of rules that name a selector or trait
+	reversedHosts                   // HostRow by reversed host
+	routePatterns                   // the patterns among the hosts of the mesh gateway
+	reversedStreams                 // RouteRow of Streams by reversed host
+	rulePatterns                    // the patterns among the hosts of DestinationRules
 
 	// Changed rows of these tables are not in Delta.Keys: only a workload's own resources
 	// read them, or their change makes the Delta Whole.
@@ -54,6 +55,7 @@ const (
 	TokenRules     // policy.Policies of RequestAuthentications by namespace
 	Keys           // fetched keys of issuers by namespace and name of the KeySet
 	Telemetries    // Telemetry by path
+	Patches        // the patches of EnvoyFilters by kind of resource and namespace
 
 	tableCount
 )
@@ -65,19 +67,20 @@ const firstAsked, firstTracked = Self, Endpoints
 // tables has the implementation of each Table. To add a table, write one file that
 // implements table, and add its name above and its entry here.
 var tables = [tableCount]table{
-	hostOwners:      ownerRows,
-	hostClaimants:   claimantRows,
-	roots:           rootRows,
-	delegators:      delegatorRows,
-	virtualServices: virtualServiceRows,
-	sidecars:        sidecarRows,
-	gatewayObjects:  gatewayRows,
-	attachments:     attachmentRows,
-	namings:         namingRows,
-	reversedHosts:   reversedRows,
-	routePatterns:   routePatternRows,
-	reversedStreams: reversedStreamRows,
-	rulePatterns:    rulePatternRows,
+	hostOwners:         ownerRows,
+	hostClaimants:      claimantRows,
+	roots:              rootRows,
+	delegators:         delegatorRows,
+	virtualServices:    virtualServiceRows,
+	sidecars:           sidecarRows,
+	gatewayObjects:     gatewayRows,
+	envoyFilterObjects: envoyFilterRows,
+	attachments:        attachmentRows,
+	namings:            namingRows,
+	reversedHosts:      reversedRows,
+	routePatterns:      routePatternRows,
+	reversedStreams:    reversedStreamRows,
+	rulePatterns:       rulePatternRows,
 
 	Self:       selfTable{tableOf[bool]{Self}},
 	MeshConfig: fieldRows,
@@ -104,6 +107,7 @@ var tables = [tableCount]table{
 	TokenRules:     tokenRuleRows,
 	Keys:           keyRows,
 	Telemetries:    telemetryRows,
+	Patches:        patchRows,
 }
 
 // table derives, compares and queries the rows of one Table.
@@ -197,6 +201,7 @@ const (
 	workloadEntryPath   = networkingGroup + "/WorkloadEntry/"
 	workloadGroupPath   = networkingGroup + "/WorkloadGroup/"
 	proxyConfigPath     = networkingGroup + "/ProxyConfig/"
+	envoyFilterPath     = networkingGroup + "/EnvoyFilter/"
 
 	authorizationPolicyPath = "security.istio.io/AuthorizationPolicy/"
 	peerAuthenticationPath  = "security.istio.io/PeerAuthentication/"

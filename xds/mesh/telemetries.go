@@ -97,11 +97,11 @@ func (t attachmentTable) followTelemetries(from, to *PushContext) {
 // telemetriesFor chooses the Telemetries that apply to a proxy: the oldest of the root namespace, the
 // oldest of its own namespace, both without a selector and a target, and the oldest of its own
 // namespace that selects or targets it. gRPC programs have none. (Istio: applicableTelemetries.)
-func (p *PushContext) telemetriesFor(proxy *discovery.Proxy, workload discovery.Place, before class.Attached) []string {
-	if proxy.Type == discovery.Proxyless {
+func (p *PushContext) telemetriesFor(who attachedTo) []string {
+	if who.Type == discovery.Proxyless {
 		return nil
 	}
-	root, w := p.mesh.GetRootNamespace(), policyWorkload(proxy, workload, before)
+	root, w := p.mesh.GetRootNamespace(), policyWorkload(who.Proxy, who.workload, who.attached)
 	wide := func(a *attachment) bool { return !policy.NewPolicy(a.object).Narrow() }
 	selects := func(a *attachment) bool {
 		one := policy.NewPolicy(a.object)
@@ -111,7 +111,7 @@ func (p *PushContext) telemetriesFor(proxy *discovery.Proxy, workload discovery.
 	for _, of := range []struct {
 		namespace string
 		meets     func(*attachment) bool
-	}{{root, wide}, {proxy.Namespace, wide}, {proxy.Namespace, selects}} {
+	}{{root, wide}, {who.Namespace, wide}, {who.Namespace, selects}} {
 		if best := p.attachmentsIn(class.Telemetry, of.namespace).oldest(of.meets); best != nil {
 			out = append(out, best.Key().Path())
 		}

@@ -6,7 +6,6 @@ import (
 
 	networking "istio.io/api/networking/v1alpha3"
 
-	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/xds/mesh/class"
@@ -34,7 +33,8 @@ func (t attachmentTable) followTraits(from, to *PushContext) {
 
 // traitsAt returns the traits that some configuration reads, with their values at a
 // place, in order.
-func (p *PushContext) traitsAt(_ *discovery.Proxy, place discovery.Place, _ class.Attached) []string {
+func (p *PushContext) traitsAt(who attachedTo) []string {
+	place := who.workload
 	asked := slices.Collect(p.attachmentsIn(class.Trait, "").Keys())
 	if mesh := p.mesh.GetLocalityLbSetting(); len(mesh.GetDistribute()) > 0 || slices.Contains(asked, destination.LocalityTrait) {
 		asked = append(asked, destination.TraitsOf(mesh)...)

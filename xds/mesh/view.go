@@ -91,6 +91,8 @@ func (v *View) Dependencies() []Dependency { return slices.Clip(v.reads.list) }
 type reads struct {
 	list  []Dependency
 	index map[Query]int // nil while the list is short
+
+	patches []PatchNote
 }
 
 const shortReads = 16

@@ -39,6 +39,10 @@ type InboundService struct {
 	Endpoints []*discovery.Endpoint
 }
 
+// OfWorkload says whether the view is that of one workload. It does not record: such resources are
+// never those of a class.
+func (v *View) OfWorkload() bool { return v.workload != nil }
+
 // IPs returns the addresses of the workload, none in the view of a class.
 func (v *View) IPs() []string { return strings.Fields(v.ask(Self, selfIPs, "").(string)) }
 

@@ -2,6 +2,7 @@ package resource
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -12,18 +13,20 @@ import (
 	tracev3 "github.com/envoyproxy/go-control-plane/envoy/config/trace/v3"
 	dnsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/dns/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	redisv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/redis_proxy/v3"
 	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
 // NeedsOf returns the needs of a resource, found in its message: the clusters that it sends
 // traffic to, its endpoints, route configurations and virtual hosts, the secrets and the
 // configurations of filters that come over xDS, and the time for looking up host names. Each is there once, in order. A generator knows
-// the needs of what it makes; this is for messages that others have changed. It fails if an
-// embedded message is of an unknown type.
+// the needs of what it makes; this is for messages that others have changed. Nothing is known of an
+// embedded message of an unknown type; it fails if one of a known type cannot be read.
 func NeedsOf(message proto.Message) ([]Need, error) {
 	f := finder{}
 	if err := f.visit(message.ProtoReflect()); err != nil {
@@ -54,6 +57,9 @@ func (f *finder) visit(m protoreflect.Message) error {
 	switch m := m.Interface().(type) {
 	case *anypb.Any:
 		inner, err := m.UnmarshalNew()
+		if errors.Is(err, protoregistry.NotFound) {
+			return nil
+		}
 		if err != nil {
 			return fmt.Errorf("the needs of %s: %w", m.GetTypeUrl(), err)
 		}
@@ -83,16 +89,18 @@ func (f *finder) visit(m protoreflect.Message) error {
 		f.add(ClusterType, m.GetCluster(), Traffic)
 	case *tcpproxyv3.TcpProxy_WeightedCluster_ClusterWeight:
 		f.add(ClusterType, m.GetName(), Traffic)
+	case *corev3.GrpcService_EnvoyGrpc:
+		f.add(ClusterType, m.GetClusterName(), Traffic)
+	case *corev3.HttpUri:
+		f.add(ClusterType, m.GetCluster(), Traffic)
+	case *redisv3.RedisProxy_PrefixRoutes_Route:
+		f.add(ClusterType, m.GetCluster(), Traffic)
 	case *hcmv3.HttpFilter:
 		if m.GetConfigDiscovery().GetConfigSource().GetAds() != nil {
 			f.add(ExtensionType, m.GetName(), Once)
 		}
 	case *corev3.ApiConfigSource:
 		return nil // of a cluster of the bootstrap
-	case *corev3.GrpcService_EnvoyGrpc:
-		f.add(ClusterType, m.GetClusterName(), Traffic)
-	case *corev3.HttpUri:
-		f.add(ClusterType, m.GetCluster(), Traffic)
 	case *tracev3.DatadogConfig:
 		f.add(ClusterType, m.GetCollectorCluster(), Traffic)
 	case *listenerv3.Filter:

@@ -423,8 +423,10 @@ func Object(kind, name, spec string) string {
 	if !ok {
 		namespace, short = "default", name
 	}
-	group := "networking.istio.io"
+	group, version := "networking.istio.io", "v1"
 	switch {
+	case kind == "EnvoyFilter":
+		version = "v1alpha3"
 	case strings.HasSuffix(kind, "Authentication") || kind == "AuthorizationPolicy":
 		group = "security.istio.io"
 	case kind == "HostGrant":
@@ -432,8 +434,8 @@ func Object(kind, name, spec string) string {
 	case kind == "Telemetry":
 		group = schema.Telemetry.Group
 	}
-	return fmt.Sprintf("apiVersion: %s/v1\nkind: %s\nmetadata: {name: %s, namespace: %s}\nspec: %s\n",
-		group, kind, short, namespace, spec)
+	return fmt.Sprintf("apiVersion: %s/%s\nkind: %s\nmetadata: {name: %s, namespace: %s}\nspec: %s\n",
+		group, version, kind, short, namespace, spec)
 }
 
 // HTTPService writes a ServiceEntry of a host with port 80 for HTTP and one

@@ -51,10 +51,10 @@ func TestApplyReadsFilesAndDirectories(t *testing.T) {
 func TestApplyWarnsOnce(t *testing.T) {
 	t.Parallel()
 	a := startAPI(t)
-	filter := "apiVersion: networking.istio.io/v1alpha3\nkind: EnvoyFilter\nmetadata: {name: x}\nspec: {priority: 1}\n"
+	filter := "apiVersion: extensions.istio.io/v1alpha1\nkind: WasmPlugin\nmetadata: {name: x}\nspec: {url: \"oci://a/b\"}\n"
 	o := a.Do(t, filter, "apply", "-f", "-")
-	clitest.Same(t, "stderr", o.Err, "Warning: envoyfilter/default/x: EnvoyFilter is stored but not enforced yet (PTL0122)\n")
-	clitest.Same(t, "stdout", o.Out, "envoyfilter/default/x  created  rev 2\n")
+	clitest.Same(t, "stderr", o.Err, "Warning: wasmplugin/default/x: WasmPlugin is stored but not enforced yet (PTL0122)\n")
+	clitest.Same(t, "stdout", o.Out, "wasmplugin/default/x  created  rev 2\n")
 }
 
 // TestFaultsOfSpecsNeedNoServer: where no server answers, apply tells the faults in the specs of

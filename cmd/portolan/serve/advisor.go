@@ -44,6 +44,17 @@ var attachedKinds = map[class.Kind]func(name string) string{
 	class.Trait:  func(name string) string { return "preferences by " + name },
 	class.Source: func(name string) string { return "routes for the source labels " + name },
 	class.Client: func(name string) string { return "DestinationRules for clients with " + name },
+	class.Patch: func(name string) string {
+		path, index, one := strings.Cut(name, "#")
+		key, ok := config.KeyOfPath(path)
+		switch {
+		case !ok:
+			return name
+		case one:
+			return fmt.Sprintf("configPatches[%s] of %s", index, key)
+		}
+		return key.String()
+	},
 }
 
 // attachedName returns what attaches to a proxy, for people: the object with the path that is its

@@ -4,8 +4,10 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/mesh/origins"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
@@ -15,8 +17,9 @@ import (
 type Built struct {
 	Resource *resource.Resource
 
-	reads  []mesh.Dependency
-	traits bool // some of reads are of traits
+	reads   []mesh.Dependency
+	traits  bool // some of reads are of traits
+	patches []mesh.PatchNote
 
 	// Set if the resource is shared:
 	family   *family // nil for a composed one
@@ -36,7 +39,9 @@ func Alone(v *mesh.View, g generate.Generator, name string) (*Built, error) {
 		return nil, &Failure{err, recording.Dependencies()}
 	}
 	reads := recording.Dependencies()
-	return &Built{Resource: built, reads: reads, traits: slices.ContainsFunc(reads, mesh.Dependency.OfTrait)}, nil
+	return &Built{
+		Resource: built, reads: reads, traits: slices.ContainsFunc(reads, mesh.Dependency.OfTrait), patches: recording.PatchNotes(),
+	}, nil
 }
 
 // Failure is the error of a build, with what the build read before it failed.
@@ -58,6 +63,27 @@ func (b *Built) Reads() []mesh.Dependency {
 		return nil
 	}
 	return b.reads
+}
+
+// Patches returns what became of the patches of EnvoyFilters on the resource, in their order; nothing
+// for nil. Where they removed it, the resource is nil. The result is shared: do not modify it.
+func (b *Built) Patches() []mesh.PatchNote {
+	if b == nil {
+		return nil
+	}
+	return b.patches
+}
+
+// Origins returns the objects that the resource was built from: the EnvoyFilters that patched it
+// first, then the others in the order of their paths.
+func (b *Built) Origins() []config.Key {
+	var out []config.Key
+	for _, p := range b.Patches() {
+		if p.Err == "" && !slices.Contains(out, p.Filter) {
+			out = append(out, p.Filter)
+		}
+	}
+	return append(out, origins.Of(b.Reads())...)
 }
 
 // Holds says whether a view gives the same answers that the resource was built from.

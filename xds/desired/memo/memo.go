@@ -37,6 +37,10 @@ type familyKey struct {
 	own     bool
 }
 
+func keyOf(typeURL string, shape mesh.Shape, own bool) familyKey {
+	return familyKey{typeURL, mesh.PatchedFor(shape, typeURL), own}
+}
+
 // family holds the resources of one type and shape. Its fields are guarded by Memo.mu.
 type family struct {
 	built map[string][]*Built // by name: those in use, the newest last
@@ -66,13 +70,13 @@ func New() *Memo {
 // the others look at its result. The caller holds the resource until Release. The error
 // is a *Failure.
 func (m *Memo) Build(v *mesh.View, g generate.Generator, name string) (*Built, error) {
-	return m.build(m.family(familyKey{g.TypeURL(), v.Shape(), false}), v, g, name)
+	return m.build(m.family(keyOf(g.TypeURL(), v.Shape(), false)), v, g, name)
 }
 
 // BuildOwn is Build for a resource of a workload: workloads for which it would be built from the
 // same share it.
 func (m *Memo) BuildOwn(v *mesh.View, g generate.Generator, name string) (*Built, error) {
-	return m.build(m.family(familyKey{g.TypeURL(), v.Shape(), true}), v, g, name)
+	return m.build(m.family(keyOf(g.TypeURL(), v.Shape(), true)), v, g, name)
 }
 
 func (m *Memo) build(f *family, v *mesh.View, g generate.Generator, name string) (*Built, error) {
@@ -205,7 +209,7 @@ func (f *family) forget(b *Built) {
 func (m *Memo) Readers(typeURL string, shape mesh.Shape, rows []mesh.RowKey) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	f := m.families[familyKey{typeURL, shape, false}]
+	f := m.families[keyOf(typeURL, shape, false)]
 	if f == nil {
 		return nil
 	}

@@ -38,27 +38,35 @@ func (u *Uses) Replace(before, after *Built) {
 
 // count adds delta to the mentions of the objects of a resource. The caller holds the lock.
 func (u *Uses) count(b *Built, delta int) {
-	if b == nil || b.Resource == nil {
+	if b == nil {
 		return
 	}
-	origins.Each(b.reads, func(key config.Key) {
-		id := status.ObjectID(key)
-		part := &u.parts[status.UsePart(id)]
-		if part.mentions == nil {
-			part.mentions = map[uint64]int{}
-		}
-		n := part.mentions[id] + delta
-		switch {
-		case n == 0:
-			delete(part.mentions, id)
-		default:
-			part.mentions[id] = n
-		}
-		if n == 0 || n == delta {
-			part.ids = nil
-			u.changeCount++
-		}
-	})
+	for _, p := range b.patches { // also of what a patch removed
+		u.mention(p.Filter, delta)
+	}
+	if b.Resource != nil {
+		origins.Each(b.reads, func(key config.Key) { u.mention(key, delta) })
+	}
+}
+
+// mention adds delta to the mentions of an object. The caller holds the lock.
+func (u *Uses) mention(key config.Key, delta int) {
+	id := status.ObjectID(key)
+	part := &u.parts[status.UsePart(id)]
+	if part.mentions == nil {
+		part.mentions = map[uint64]int{}
+	}
+	n := part.mentions[id] + delta
+	switch {
+	case n == 0:
+		delete(part.mentions, id)
+	default:
+		part.mentions[id] = n
+	}
+	if n == 0 || n == delta {
+		part.ids = nil
+		u.changeCount++
+	}
 }
 
 // Objects returns the ids of the objects in use, by part and in order. Do not modify

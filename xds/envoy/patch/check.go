@@ -16,9 +16,11 @@ type Finding struct{ Field, Message string }
 
 // Check finds what is wrong with the values of an EnvoyFilter's patches: storage/schema checks the
 // rest, without Envoy's API. A fault is a value that cannot be read, or that no Envoy takes: the
-// patch would never apply. A warning is about what Envoy does not know, or is to lose.
+// patch would never apply. A warning is about what Envoy does not know, or is to lose, and about
+// names of filters that Envoy has lost.
 func Check(spec *networking.EnvoyFilter) (faults, warnings []Finding) {
 	for i, of := range spec.GetConfigPatches() {
+		warnings = append(warnings, oldNames(of, "configPatches["+strconv.Itoa(i)+"].match.listener")...)
 		path := "configPatches[" + strconv.Itoa(i) + "].patch.value"
 		if of.GetPatch().GetValue() == nil || messageOf(of.GetApplyTo()) == nil {
 			continue
@@ -41,6 +43,26 @@ func Check(spec *networking.EnvoyFilter) (faults, warnings []Finding) {
 		}
 	}
 	return faults, warnings
+}
+
+// oldNames finds the names of filters in a match that Envoy has lost. Patches still match by them.
+func oldNames(of *networking.EnvoyFilter_EnvoyConfigObjectPatch, path string) []Finding {
+	listener := of.GetMatch().GetListener()
+	filter := listener.GetFilterChain().GetFilter()
+	var out []Finding
+	for _, one := range []struct {
+		kind        filterKind
+		name, field string
+	}{
+		{listenerFilter, listener.GetListenerFilter(), ".listenerFilter"},
+		{networkFilter, filter.GetName(), ".filterChain.filter.name"},
+		{httpFilter, filter.GetSubFilter().GetName(), ".filterChain.filter.subFilter.name"},
+	} {
+		if now := one.kind.canonical(one.name); now != one.name {
+			out = append(out, Finding{path + one.field, fmt.Sprintf("is %s, which is now %s", one.name, now)})
+		}
+	}
+	return out
 }
 
 // deprecated returns the deprecated fields that a message has, also within Anys: each once.

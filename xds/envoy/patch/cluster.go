@@ -12,21 +12,22 @@ import (
 
 // Cluster applies the patches of CLUSTER. It returns nil if one removes the cluster.
 func Cluster(m *clusterv3.Cluster, at Place, patches []*Patch) (*clusterv3.Cluster, []Result) {
-	matching := func(p *Patch) bool {
-		return (p.merges() || p.Operation == networking.EnvoyFilter_Patch_REMOVE) && p.ofCluster(m, at)
+	facts := factsOfCluster(m.GetName(), at)
+	changes := func(p *Patch) bool {
+		return p.is(networking.EnvoyFilter_CLUSTER, at.Context) && (p.merges() || p.Operation == networking.EnvoyFilter_Patch_REMOVE) && p.matchesCluster(facts)
 	}
-	if !slices.ContainsFunc(patches, matching) {
+	if !slices.ContainsFunc(patches, changes) {
 		return m, nil
 	}
 	return apply(m, patches, func(r *run, m *clusterv3.Cluster, patches []*Patch) *clusterv3.Cluster {
 		for _, p := range patches {
 			switch {
-			case !p.ofCluster(m, at):
-			case p.Operation == networking.EnvoyFilter_Patch_REMOVE:
-				r.done(p)
-				return nil
+			case !changes(p):
 			case p.merges():
 				r.step(p, func() error { return mergeCluster(m, p) })
+			default:
+				r.done(p)
+				return nil
 			}
 		}
 		return m

@@ -20,7 +20,11 @@ import (
 // those of FILTER_CHAIN, NETWORK_FILTER and HTTP_FILTER, in each case first what is not merged; and
 // added filter chains last.
 func Listener(m *listenerv3.Listener, at Place, patches []*Patch) (*listenerv3.Listener, []Result) {
-	if !slices.ContainsFunc(patches, func(p *Patch) bool { return p.touchesListener(m, at) }) {
+	chains, routes := chainsOf(m), []routeFacts(nil)
+	if slices.ContainsFunc(patches, func(p *Patch) bool { return hasRoutes(at.Context) && p.ofRoutes(at.Context) }) {
+		routes = routesIn(chains, at)
+	}
+	if !slices.ContainsFunc(patches, func(p *Patch) bool { return p.touchesListener(m, at, chains, routes) }) {
 		return m, nil
 	}
 	return apply(m, patches, func(r *run, m *listenerv3.Listener, patches []*Patch) *listenerv3.Listener {
@@ -33,45 +37,57 @@ func Listener(m *listenerv3.Listener, at Place, patches []*Patch) (*listenerv3.L
 }
 
 // touchesListener says whether the patch changes something in a listener that no patch has changed
-// yet. It does not look into connection managers.
-func (p *Patch) touchesListener(l *listenerv3.Listener, at Place) bool {
-	chain := func(touches func(*listenerv3.FilterChain) bool) bool {
-		return p.ofListener(p.ApplyTo, l, at) && slices.ContainsFunc(chainsOf(l), func(c *listenerv3.FilterChain) bool {
-			return p.matchesChain(l, c) && touches(c)
-		})
+// yet, with these filter chains, and routes within. It does not look into connection managers.
+func (p *Patch) touchesListener(l *listenerv3.Listener, at Place, chains []*listenerv3.FilterChain, routes []routeFacts) bool {
+	if p.ofRoutes(at.Context) {
+		return slices.ContainsFunc(routes, p.matchesRoutes)
+	}
+	if !p.ofListener(p.ApplyTo, l, at) {
+		return false
 	}
 	switch p.ApplyTo {
 	case networking.EnvoyFilter_LISTENER:
-		return (p.merges() || p.Operation == networking.EnvoyFilter_Patch_REMOVE) && p.ofListener(p.ApplyTo, l, at)
+		return p.merges() || p.Operation == networking.EnvoyFilter_Patch_REMOVE
 	case networking.EnvoyFilter_LISTENER_FILTER:
-		return p.ofListener(p.ApplyTo, l, at) && listenerFilters(l).touches(p)
-	case networking.EnvoyFilter_FILTER_CHAIN:
-		if p.Operation == networking.EnvoyFilter_Patch_ADD {
-			return p.ofListener(p.ApplyTo, l, at)
+		return listenerFilters(l).touches(p)
+	case networking.EnvoyFilter_FILTER_CHAIN, networking.EnvoyFilter_NETWORK_FILTER, networking.EnvoyFilter_HTTP_FILTER:
+		for _, c := range chains {
+			if p.matchesChain(l, c) && p.touchesChain(c) {
+				return true
+			}
 		}
-		return (p.merges() || p.Operation == networking.EnvoyFilter_Patch_REMOVE) && chain(func(*listenerv3.FilterChain) bool { return true })
-	case networking.EnvoyFilter_NETWORK_FILTER:
-		return chain(func(c *listenerv3.FilterChain) bool { return networkFilters(c).touches(p) })
-	case networking.EnvoyFilter_HTTP_FILTER:
-		return chain(func(c *listenerv3.FilterChain) bool { return slices.ContainsFunc(c.GetFilters(), p.ofManager) })
+		return p.ApplyTo == networking.EnvoyFilter_FILTER_CHAIN && p.Operation == networking.EnvoyFilter_Patch_ADD
 	}
-	return hasRoutes(at.Context) && slices.ContainsFunc(chainsOf(l), func(c *listenerv3.FilterChain) bool {
-		return slices.ContainsFunc(c.GetFilters(), func(f *listenerv3.Filter) bool { return p.ofRoutesWithin(f, at) })
-	})
+	return false
+}
+
+// touchesChain is touchesListener for a filter chain that the patch matches.
+func (p *Patch) touchesChain(c *listenerv3.FilterChain) bool {
+	switch p.ApplyTo {
+	case networking.EnvoyFilter_NETWORK_FILTER:
+		return networkFilters(c).touches(p)
+	case networking.EnvoyFilter_HTTP_FILTER:
+		return slices.ContainsFunc(c.GetFilters(), p.ofManager)
+	}
+	return p.merges() || p.Operation == networking.EnvoyFilter_Patch_REMOVE
+}
+
+// routesIn returns the facts of the routes within the filter chains of a listener.
+func routesIn(chains []*listenerv3.FilterChain, at Place) []routeFacts {
+	var out []routeFacts
+	for _, c := range chains {
+		for _, f := range c.GetFilters() {
+			if name, ok := routesWithin(f.GetTypedConfig()); ok && isManager(f) {
+				out = append(out, factsOfRoutes(name, at))
+			}
+		}
+	}
+	return out
 }
 
 // ofManager says whether the patch of HTTP_FILTER is about the filters of a connection manager.
 func (p *Patch) ofManager(f *listenerv3.Filter) bool {
 	return isManager(f) && (p.networkFilter() == "" || networkFilter.matches(p.networkFilter(), f.GetName()))
-}
-
-// ofRoutesWithin says whether the patch is about the routes within a connection manager.
-func (p *Patch) ofRoutesWithin(f *listenerv3.Filter, at Place) bool {
-	if !p.ofRoutes(at.Context) || !isManager(f) {
-		return false
-	}
-	name, ok := routesWithin(f.GetTypedConfig())
-	return ok && p.matchesRoutes(name, at)
 }
 
 // routesWithin returns the name of the route configuration within a packed connection manager, false
@@ -135,13 +151,7 @@ type listenerEdit struct {
 
 // of returns the patches for the listener that apply to something in it.
 func (e *listenerEdit) of(to networking.EnvoyFilter_ApplyTo) []*Patch {
-	var out []*Patch
-	for _, p := range e.patches {
-		if p.ofListener(to, e.l, e.at) {
-			out = append(out, p)
-		}
-	}
-	return out
+	return filtered(e.patches, func(p *Patch) bool { return p.ofListener(to, e.l, e.at) })
 }
 
 // listener changes the listener. It returns false to remove it.
@@ -195,13 +205,7 @@ func (e *listenerEdit) chains() {
 
 // within returns the patches that match a filter chain.
 func (e *listenerEdit) within(c *listenerv3.FilterChain, patches []*Patch) []*Patch {
-	var out []*Patch
-	for _, p := range patches {
-		if p.matchesChain(e.l, c) {
-			out = append(out, p)
-		}
-	}
-	return out
+	return filtered(patches, func(p *Patch) bool { return p.matchesChain(e.l, c) })
 }
 
 // chain changes a filter chain itself. It returns false to remove it.
@@ -240,14 +244,11 @@ func mergeChain(c *listenerv3.FilterChain, p *Patch) error {
 
 // manager changes the routes within a connection manager, and its HTTP filters.
 func (e *listenerEdit) manager(f *listenerv3.Filter, ofHTTP []*Patch) {
-	ofHTTP = slices.DeleteFunc(slices.Clone(ofHTTP), func(p *Patch) bool { return !p.ofManager(f) })
+	ofHTTP = filtered(ofHTTP, func(p *Patch) bool { return p.ofManager(f) })
 	var ofRoutes []*Patch
-	if hasRoutes(e.at.Context) {
-		for _, p := range e.patches {
-			if p.ofRoutesWithin(f, e.at) {
-				ofRoutes = append(ofRoutes, p)
-			}
-		}
+	if name, ok := routesWithin(f.GetTypedConfig()); ok && hasRoutes(e.at.Context) {
+		facts := factsOfRoutes(name, e.at)
+		ofRoutes = filtered(e.patches, func(p *Patch) bool { return p.ofRoutes(e.at.Context) && p.matchesRoutes(facts) })
 	}
 	if len(ofHTTP) == 0 && len(ofRoutes) == 0 {
 		return

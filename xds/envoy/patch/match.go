@@ -1,11 +1,11 @@
 package patch
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
 
-	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	networking "istio.io/api/networking/v1alpha3"
@@ -25,23 +25,27 @@ func (p *Patch) addsIn(to networking.EnvoyFilter_ApplyTo, in networking.EnvoyFil
 		(p.Context != networking.EnvoyFilter_ANY || in != networking.EnvoyFilter_SIDECAR_INBOUND)
 }
 
-// mayConcern says whether the patch may change the resource at a place.
-func (p *Patch) mayConcern(at Place) bool {
-	if p.Err != nil {
-		return false
-	}
+// concerns returns what says whether a patch may change the resource at a place.
+func concerns(at Place) func(*Patch) bool {
 	switch at.Kind {
 	case networking.EnvoyFilter_CLUSTER:
-		return p.is(at.Kind, at.Context) && p.Operation != networking.EnvoyFilter_Patch_ADD && p.matchesCluster(at.Name, at)
+		f := factsOfCluster(at.Name, at)
+		return func(p *Patch) bool {
+			return p.is(at.Kind, at.Context) && p.Operation != networking.EnvoyFilter_Patch_ADD && p.matchesCluster(f)
+		}
 	case networking.EnvoyFilter_LISTENER:
-		return p.mayConcernListener(at)
+		return func(p *Patch) bool { return p.mayConcernListener(at) }
 	case networking.EnvoyFilter_ROUTE_CONFIGURATION:
-		return p.ofRoutes(at.Context) && p.matchesRoutes(at.Name, at)
+		f := factsOfRoutes(at.Name, at)
+		return func(p *Patch) bool { return p.ofRoutes(at.Context) && p.matchesRoutes(f) }
 	case networking.EnvoyFilter_VIRTUAL_HOST:
-		return p.ofRoutes(at.Context) && p.ApplyTo != networking.EnvoyFilter_ROUTE_CONFIGURATION && !p.addsVirtualHost(at) &&
-			p.matchesRoutes(at.Routes, at) && matchesName(p.virtualHost().GetName(), at.Name)
+		f := factsOfRoutes(at.Routes, at)
+		return func(p *Patch) bool {
+			return p.ofRoutes(at.Context) && p.ApplyTo != networking.EnvoyFilter_ROUTE_CONFIGURATION && !p.addsVirtualHost(at) &&
+				p.matchesRoutes(f) && matchesName(p.virtualHost().GetName(), at.Name)
+		}
 	}
-	return false
+	return func(*Patch) bool { return false }
 }
 
 func (p *Patch) mayConcernListener(at Place) bool {
@@ -70,22 +74,35 @@ func matchesName(asked, name string) bool { return asked == "" || asked == name 
 // matchesNumber is matchesName for a port, of which 0 is unknown.
 func matchesNumber(asked, port uint32) bool { return asked == 0 || asked == port }
 
+// clusterFacts are what matches ask about a cluster.
+type clusterFacts struct {
+	name  string
+	ref   names.ClusterRef
+	hosts []string
+}
+
+// factsOfCluster reads the name of a cluster. An inbound one has the hosts of its place.
+func factsOfCluster(name string, at Place) clusterFacts {
+	f := clusterFacts{name: name}
+	var ok bool
+	if f.ref, ok = names.ParseCluster(name); !ok {
+		f.ref, _ = names.ParseSNICluster(name)
+	}
+	f.hosts = []string{f.ref.Host}
+	if f.ref.Direction == names.Inbound && at.Hosts != "" {
+		f.hosts = strings.Fields(at.Hosts)
+	}
+	return f
+}
+
 // matchesCluster judges a cluster by its name. A name that the match has decides alone.
-func (p *Patch) matchesCluster(name string, at Place) bool {
+func (p *Patch) matchesCluster(f clusterFacts) bool {
 	m := p.match.GetCluster()
 	if m.GetName() != "" {
-		return m.GetName() == name
+		return m.GetName() == f.name
 	}
-	ref, ok := names.ParseCluster(name)
-	if !ok {
-		ref, _ = names.ParseSNICluster(name)
-	}
-	hosts := []string{ref.Host}
-	if ref.Direction == names.Inbound && at.Hosts != "" {
-		hosts = strings.Fields(at.Hosts)
-	}
-	return matchesName(m.GetSubset(), ref.Subset) && matchesNumber(m.GetPortNumber(), ref.Port) &&
-		(m.GetService() == "" || slices.Contains(hosts, m.GetService()))
+	return matchesName(m.GetSubset(), f.ref.Subset) && matchesNumber(m.GetPortNumber(), f.ref.Port) &&
+		(m.GetService() == "" || slices.Contains(f.hosts, m.GetService()))
 }
 
 // matchesListener judges a listener by its name and the port of its address, of which 0 is unknown.
@@ -151,29 +168,37 @@ func (p *Patch) httpFilter() string {
 	return p.match.GetListener().GetFilterChain().GetFilter().GetSubFilter().GetName()
 }
 
-// matchesRoutes judges a route configuration by its name. For a gateway, the ports of services that
+// routeFacts are what matches ask about a route configuration. Only a gateway's has the name of a
+// port and of a Gateway.
+type routeFacts struct {
+	name, portName, gateway string
+	ports                   []uint32
+	ofGateway               bool
+}
+
+// factsOfRoutes reads the name of a route configuration. For a gateway, the ports of services that
 // lead to its port count in place of that.
-func (p *Patch) matchesRoutes(name string, at Place) bool {
-	m := p.match.GetRouteConfiguration()
-	if !matchesName(m.GetName(), name) {
-		return false
-	}
+func factsOfRoutes(name string, at Place) routeFacts {
 	if at.Context != networking.EnvoyFilter_GATEWAY {
-		return matchesNumber(m.GetPortNumber(), portOfRoutes(name))
+		return routeFacts{name: name, ports: []uint32{portOfRoutes(name)}}
 	}
 	port, portName, gateway := gatewayRoutes(name)
-	if at.PortName != "" {
-		portName = at.PortName
+	f := routeFacts{name: name, portName: cmp.Or(at.PortName, portName), gateway: cmp.Or(at.Gateway, gateway), ofGateway: true}
+	for text := range strings.FieldsSeq(at.Ports) {
+		if number, err := strconv.ParseUint(text, 10, 16); err == nil {
+			f.ports = append(f.ports, uint32(number))
+		}
 	}
-	if at.Gateway != "" {
-		gateway = at.Gateway
+	if at.Ports == "" {
+		f.ports = []uint32{port}
 	}
-	ports := []string{strconv.FormatUint(uint64(port), 10)}
-	if at.Ports != "" {
-		ports = strings.Fields(at.Ports)
-	}
-	return matchesName(m.GetPortName(), portName) && matchesName(m.GetGateway(), gateway) &&
-		(m.GetPortNumber() == 0 || slices.Contains(ports, strconv.FormatUint(uint64(m.GetPortNumber()), 10)))
+	return f
+}
+
+func (p *Patch) matchesRoutes(f routeFacts) bool {
+	m := p.match.GetRouteConfiguration()
+	return matchesName(m.GetName(), f.name) && (m.GetPortNumber() == 0 || slices.Contains(f.ports, m.GetPortNumber())) &&
+		(!f.ofGateway || matchesName(m.GetPortName(), f.portName) && matchesName(m.GetGateway(), f.gateway))
 }
 
 // portOfRoutes returns the port in the name of a sidecar's routes, 0 for none: 80,
@@ -233,9 +258,4 @@ func (p *Patch) matchesRoute(m *routev3.Route) bool {
 		return m.GetDirectResponse() != nil
 	}
 	return true
-}
-
-// ofCluster says whether the patch changes a cluster.
-func (p *Patch) ofCluster(m *clusterv3.Cluster, at Place) bool {
-	return p.is(networking.EnvoyFilter_CLUSTER, at.Context) && p.matchesCluster(m.GetName(), at)
 }

@@ -76,8 +76,9 @@ func (s Selection) with(p *Patch) Selection {
 // others those that only the content of its message rules out. It is cheap.
 func Select(at Place, patches []*Patch) Selection {
 	var out Selection
+	concerned := concerns(at)
 	for _, p := range patches {
-		if p.mayConcern(at) {
+		if concerned(p) {
 			out = out.with(p)
 		}
 	}

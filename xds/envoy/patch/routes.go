@@ -12,17 +12,13 @@ import (
 // HTTP_ROUTE to the virtual hosts in the message. It adds virtual hosts unless they are resources of
 // their own (VHDS): AddedVirtualHosts returns those.
 func RouteConfiguration(m *routev3.RouteConfiguration, at Place, patches []*Patch) (*routev3.RouteConfiguration, []Result) {
-	if !slices.ContainsFunc(patches, func(p *Patch) bool { return p.touchesRoutes(m, at) }) {
+	facts := factsOfRoutes(m.GetName(), at)
+	of := func(p *Patch) bool { return p.ofRoutes(at.Context) && p.matchesRoutes(facts) }
+	if !slices.ContainsFunc(patches, func(p *Patch) bool { return of(p) && p.touchesRoutes(m, at) }) {
 		return m, nil
 	}
 	return apply(m, patches, func(r *run, m *routev3.RouteConfiguration, patches []*Patch) *routev3.RouteConfiguration {
-		var of []*Patch
-		for _, p := range patches {
-			if p.ofRoutes(at.Context) && p.matchesRoutes(m.GetName(), at) {
-				of = append(of, p)
-			}
-		}
-		(&routesEdit{run: r, at: at, patches: of}).routes(m)
+		(&routesEdit{run: r, at: at, patches: filtered(patches, of)}).routes(m)
 		return m
 	})
 }
@@ -31,39 +27,42 @@ func RouteConfiguration(m *routev3.RouteConfiguration, at Place, patches []*Patc
 // resource of its own: at.Routes names its route configuration. It returns nil if one removes the
 // virtual host.
 func VirtualHost(m *routev3.VirtualHost, at Place, patches []*Patch) (*routev3.VirtualHost, []Result) {
-	of := func(p *Patch) bool { return p.ofRoutes(at.Context) && p.matchesRoutes(at.Routes, at) }
+	facts := factsOfRoutes(at.Routes, at)
+	of := func(p *Patch) bool { return p.ofRoutes(at.Context) && p.matchesRoutes(facts) }
 	if !slices.ContainsFunc(patches, func(p *Patch) bool { return of(p) && p.touchesVirtualHost(m) }) {
 		return m, nil
 	}
 	return apply(m, patches, func(r *run, m *routev3.VirtualHost, patches []*Patch) *routev3.VirtualHost {
-		e := &routesEdit{run: r, at: at}
-		for _, p := range patches {
-			if of(p) {
-				e.patches = append(e.patches, p)
-			}
-		}
-		return e.virtualHost(m)
+		return (&routesEdit{run: r, at: at, patches: filtered(patches, of)}).virtualHost(m)
 	})
 }
 
 // AddedVirtualHosts returns the virtual hosts that patches add to the route configuration at.Routes,
 // whose virtual hosts are resources of their own. Of several with a name the first is added.
 func AddedVirtualHosts(at Place, patches []*Patch) ([]*routev3.VirtualHost, []Result) {
-	return added[*routev3.VirtualHost](patches, func(p *Patch) bool {
-		return p.addsVirtualHost(at) && p.matchesRoutes(at.Routes, at)
-	})
+	facts := factsOfRoutes(at.Routes, at)
+	return added[*routev3.VirtualHost](patches, func(p *Patch) bool { return p.addsVirtualHost(at) && p.matchesRoutes(facts) })
 }
 
 func (p *Patch) addsVirtualHost(at Place) bool {
 	return p.is(networking.EnvoyFilter_VIRTUAL_HOST, at.Context) && p.Operation == networking.EnvoyFilter_Patch_ADD
 }
 
-// touchesRoutes says whether the patch changes something in a route configuration that no patch has
-// changed yet.
+// filtered returns the patches of which something is true.
+func filtered(patches []*Patch, is func(*Patch) bool) []*Patch {
+	var out []*Patch
+	for _, p := range patches {
+		if is(p) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// touchesRoutes says whether the patch changes something in a route configuration that it matches,
+// and that no patch has changed yet.
 func (p *Patch) touchesRoutes(m *routev3.RouteConfiguration, at Place) bool {
 	switch {
-	case !p.ofRoutes(at.Context) || !p.matchesRoutes(m.GetName(), at):
-		return false
 	case p.ApplyTo == networking.EnvoyFilter_ROUTE_CONFIGURATION:
 		return p.merges()
 	case p.addsVirtualHost(at):
@@ -140,12 +139,7 @@ func (e *routesEdit) virtualHost(m *routev3.VirtualHost) *routev3.VirtualHost {
 }
 
 func (e *routesEdit) httpRoutes(m *routev3.VirtualHost) {
-	var of []*Patch
-	for _, p := range e.patches {
-		if p.ApplyTo == networking.EnvoyFilter_HTTP_ROUTE && p.matchesVirtualHost(m) {
-			of = append(of, p)
-		}
-	}
+	of := filtered(e.patches, func(p *Patch) bool { return p.ApplyTo == networking.EnvoyFilter_HTTP_ROUTE && p.matchesVirtualHost(m) })
 	m.Routes = slices.DeleteFunc(m.GetRoutes(), func(route *routev3.Route) bool { return !e.httpRoute(route, of) })
 	for _, p := range of {
 		if at := p.placeAmong(m.GetRoutes()); at >= 0 {

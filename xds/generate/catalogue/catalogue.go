@@ -6,6 +6,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/cluster"
 	"github.com/portolan-mesh/portolan/xds/generate/endpoint"
+	"github.com/portolan-mesh/portolan/xds/generate/envoyfilter"
 	"github.com/portolan-mesh/portolan/xds/generate/listener"
 	"github.com/portolan-mesh/portolan/xds/generate/nametable"
 	"github.com/portolan-mesh/portolan/xds/generate/policy"
@@ -26,21 +27,23 @@ func Types() []generate.ResourceType {
 	traffic, secrets := need(resource.Traffic, resource.ClusterType), need(resource.Once, resource.SecretType)
 	policies := need(resource.Once, resource.ExtensionType)
 	return []generate.ResourceType{
-		{
+		generate.ResourceType{
 			Name: "CDS", Generator: cluster.Generator{}, Inbound: cluster.Inbound{}, Proxyless: proxyless.Clusters{}, Full: true,
 			Needs: []resource.Need{need(resource.Covered, resource.EndpointType), need(resource.Grace, ""), secrets},
-		},
+		}.Patched(envoyfilter.Clusters{}),
 		{Name: "EDS", Generator: endpoint.Generator{}, Inbound: endpoint.Local{}, SelfDiscovery: true, Proxyless: proxyless.Endpoints{}},
-		{
+		generate.ResourceType{
 			Name: "LDS", Generator: listener.Generator{}, Inbound: listener.Inbound{}, Proxyless: proxyless.Listeners{}, Server: proxyless.Servers{}, Full: true,
 			Needs: []resource.Need{need(resource.Warm, resource.RouteType), traffic, secrets, policies},
-		},
-		{
+		}.Patched(envoyfilter.Listeners{}),
+		generate.ResourceType{
 			Name: "RDS", Generator: route.Generator{}, Proxyless: proxyless.Routes{},
 			Needs: []resource.Need{need(resource.Within, resource.VirtualHostType), traffic},
-		},
-		{Name: "VHDS", Generator: virtualhost.Generator{}, Full: true, Scoped: true, Needs: []resource.Need{traffic}},
-		{Name: "ECDS", Generator: policy.Generator{}, Needed: true, Alike: true, Otherwise: policy.Otherwise, Needs: []resource.Need{traffic}},
+		}.Patched(envoyfilter.Routes{}),
+		generate.ResourceType{
+			Name: "VHDS", Generator: virtualhost.Generator{}, Full: true, Scoped: true, Needs: []resource.Need{traffic},
+		}.Patched(envoyfilter.VirtualHosts{}),
+		{Name: "ECDS", Generator: envoyfilter.Extensions{}, Needed: true, Alike: true, Otherwise: policy.Otherwise, Needs: []resource.Need{traffic}},
 		{Name: "SDS", Generator: secret.Generator{}, Needed: true},
 		{Name: "NDS", Generator: nametable.Table{}, Full: true},
 		{Name: "NAMES", Generator: nametable.Hosts{}, Full: true},

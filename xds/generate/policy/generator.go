@@ -37,9 +37,12 @@ func (Generator) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 	return &corev3.TypedExtensionConfig{Name: name, TypedConfig: message.Pack(content)}, needs, nil
 }
 
-// Otherwise makes a content of a slot that refuses everything.
+// Otherwise makes a content of a slot that refuses everything, nil for a name that is no slot's.
 func Otherwise(name string) proto.Message {
-	slot, _ := find(name)
+	slot, ok := find(name)
+	if !ok {
+		return nil
+	}
 	content := proto.Message(envoy.RefuseRequests())
 	if slot.tcp {
 		content = envoy.RefuseConnections()

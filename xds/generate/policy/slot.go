@@ -86,6 +86,12 @@ func slotsOf(tcp bool) iter.Seq[Slot] {
 }
 
 // find returns the slot with a name.
+// IsSlot says whether a slot has a name.
+func IsSlot(name string) bool {
+	_, ok := find(name)
+	return ok
+}
+
 func find(name string) (Slot, bool) {
 	i := slices.IndexFunc(slots, func(s Slot) bool { return s.Name == name })
 	if i < 0 {

@@ -2,6 +2,7 @@ package class
 
 import (
 	"iter"
+	"strconv"
 	"strings"
 )
 
@@ -25,13 +26,20 @@ const (
 	// Telemetry is a Telemetry that applies: its path. Those of the mesh, of the namespace and of
 	// the workload stand in this order.
 	Telemetry
+	// Patch is an EnvoyFilter that does not attach to all proxies of its namespace: its path. Of
+	// one with patches for some versions or metadata of proxies, those that are for the proxy are
+	// here too: PatchName.
+	Patch
 
-	FirstKind, LastKind = Trait, Telemetry
+	FirstKind, LastKind = Trait, Patch
 )
 
 // Everywhere says whether the kind attaches to proxies of all namespaces. Other kinds
 // attach to those of their own namespace, and some from the root namespace to all.
 func (k Kind) Everywhere() bool { return k == Trait || k == Source || k == Gateway }
+
+// PatchName names one patch of an EnvoyFilter, by its index.
+func PatchName(path string, index int) string { return path + "#" + strconv.Itoa(index) }
 
 // Attached names what attaches to a proxy, a line each: the kind, then the name. The lines
 // are in the order of kinds, then of names, so equal sets are equal texts.

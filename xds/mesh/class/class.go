@@ -19,7 +19,32 @@ type Shape struct {
 	// SelfDiscovery: the proxy may balance load between zones, since it knows the
 	// endpoints of its own service.
 	SelfDiscovery bool
+	// Patched says which types of resources the EnvoyFilters of the proxy's namespaces may patch.
+	Patched Patched
 }
+
+// Patched is a set of types of resources, apart for the EnvoyFilters of the root namespace and for
+// those of the proxy's own.
+type Patched uint16
+
+// The types of a Patched, for EnvoyFilters of the root namespace. Own shifts them.
+const (
+	PatchedClusters Patched = 1 << iota
+	PatchedListeners
+	PatchedRoutes
+	PatchedVirtualHosts
+	PatchedExtensions
+)
+
+// ownPatched is how far the types of the proxy's own namespace stand behind those of the root
+// namespace.
+const ownPatched = 8
+
+// Own returns the types for EnvoyFilters of the proxy's own namespace.
+func (p Patched) Own() Patched { return p << ownPatched }
+
+// Only returns what of p is about the given types.
+func (p Patched) Only(types Patched) Patched { return p & (types | types.Own()) }
 
 // Class holds all properties of a proxy on which its shared configuration depends. It is
 // an identity: in every context, proxies of one Class have the same resources, except

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"slices"
 
+	networking "istio.io/api/networking/v1alpha3"
 	securityv1beta1 "istio.io/api/security/v1beta1"
 	typev1beta1 "istio.io/api/type/v1beta1"
 
@@ -32,8 +33,11 @@ type targeted interface {
 	GetTargetRefs() []*typev1beta1.PolicyTargetReference
 }
 
-// NewPolicy reads an AuthorizationPolicy, a RequestAuthentication or a Telemetry.
+// NewPolicy reads an AuthorizationPolicy, a RequestAuthentication, a Telemetry or an EnvoyFilter.
 func NewPolicy(c *config.Config) *Policy {
+	if spec, ok := c.Spec.(*networking.EnvoyFilter); ok {
+		return &Policy{Config: c, selector: spec.GetWorkloadSelector().GetLabels(), targets: spec.GetTargetRefs()}
+	}
 	spec := c.Spec.(targeted)
 	p := &Policy{Config: c, selector: spec.GetSelector().GetMatchLabels(), targets: spec.GetTargetRefs()}
 	if one := spec.GetTargetRef(); one != nil {

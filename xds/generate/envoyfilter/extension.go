@@ -1,0 +1,34 @@
+package envoyfilter
+
+import (
+	"google.golang.org/protobuf/proto"
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/xds/envoy/patch"
+	"github.com/portolan-mesh/portolan/xds/generate"
+	"github.com/portolan-mesh/portolan/xds/generate/policy"
+	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/resource"
+)
+
+// Extensions makes the configurations of filters that come by themselves (ECDS): what policies say,
+// and what EnvoyFilters add (EXTENSION_CONFIG). The names of policies are taken.
+type Extensions struct{ policy.Generator }
+
+var _ generate.Generator = Extensions{}
+
+// Build implements generate.Generator.
+func (e Extensions) Build(v *mesh.View, name string) (proto.Message, []resource.Need, error) {
+	patches := v.Patches(networking.EnvoyFilter_EXTENSION_CONFIG, patch.Place{Kind: networking.EnvoyFilter_EXTENSION_CONFIG, Name: name})
+	if policy.IsSlot(name) {
+		refuse(v, name, patches)
+		return e.Generator.Build(v, name)
+	}
+	made, results := patch.Extensions(patches)
+	v.NotePatches(results)
+	for _, m := range made {
+		needs, err := resource.NeedsOf(m)
+		return m, needs, err
+	}
+	return nil, nil, nil
+}
