@@ -43,7 +43,7 @@ func TestEnvoyFilters(t *testing.T) {
 			out := map[string]string{}
 			for name, held := range e.mustHold() {
 				// A route configuration shows the version of the last response with its virtual hosts.
-				if v == protocol.World || !strings.HasPrefix(name, "route_configs ") {
+				if v == protocol.StateOfTheWorld || !strings.HasPrefix(name, "route_configs ") {
 					out[name] = held.Version
 				}
 			}
