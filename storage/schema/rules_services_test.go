@@ -424,7 +424,7 @@ func TestKindsThatAreStoredOnly(t *testing.T) {
 			}},
 		{name: "sound", kind: schema.ProxyConfig, spec: `{concurrency: 0, environmentVariables: {A: b}, image: {imageType: distroless}}`,
 			warned: []string{
-				"spec.image has no effect: machines have no container image",
+				"spec.image has no effect here: machines have no container image",
 			}},
 		{name: "with the loader's variables", kind: schema.ProxyConfig, spec: `{environmentVariables: {LD_PRELOAD: x}}`,
 			warned: []string{
@@ -446,7 +446,7 @@ func TestKindsThatAreStoredOnly(t *testing.T) {
 				`spec.image.imageType: must be a word such as distroless, is "a b"`,
 			},
 			warned: []string{
-				"spec.image has no effect: machines have no container image",
+				"spec.image has no effect here: machines have no container image",
 			}},
 	})
 }

@@ -180,7 +180,7 @@ func TestEnvoyFiltersAddAndRemove(t *testing.T) {
 		{"inbound routes are changed", "{configPatches: [{applyTo: HTTP_ROUTE, match: {context: SIDECAR_INBOUND}, patch: {operation: MERGE, value: {request_headers_to_remove: [x-y]}}}]}",
 			map[string][]string{"in": {"LDS virtualInbound"}}},
 		{"a filter comes by itself", "{configPatches: [" +
-			"{applyTo: HTTP_FILTER, match: {context: SIDECAR_INBOUND, listener: {filterChain: {filter: {subFilter: {name: envoy.filters.http.router}}}}}, patch: {operation: INSERT_BEFORE, value: {name: x, config_discovery: {config_source: {ads: {}}, type_urls: [type.googleapis.com/envoy.extensions.filters.http.buffer.v3.Buffer]}}}}," +
+			"{applyTo: HTTP_FILTER, match: {context: SIDECAR_INBOUND, listener: {filterChain: {filter: {name: envoy.filters.network.http_connection_manager, subFilter: {name: envoy.filters.http.router}}}}}, patch: {operation: INSERT_BEFORE, value: {name: x, config_discovery: {config_source: {ads: {}}, type_urls: [type.googleapis.com/envoy.extensions.filters.http.buffer.v3.Buffer]}}}}," +
 			"{applyTo: EXTENSION_CONFIG, patch: {operation: ADD, value: {name: x, typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.http.buffer.v3.Buffer, max_request_bytes: 9}}}}]}",
 			map[string][]string{"in": {"ECDS x", "LDS virtualInbound"}}},
 		{"nothing that is for others", "{workloadSelector: {labels: {app: none}}, configPatches: [{applyTo: CLUSTER, patch: {operation: REMOVE}}]}", nil},

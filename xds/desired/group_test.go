@@ -113,7 +113,7 @@ func (h *history) envoyFilter() string {
 			"{applyTo: CLUSTER, match: {context: %s}, patch: {operation: ADD, value: {name: more, type: STATIC, connect_timeout: 1s}}}",
 			"{applyTo: LISTENER, match: {context: %s}, patch: {operation: ADD, value: {name: added, address: {socket_address: {address: 127.0.0.1, port_value: 9999}}}}}",
 			"{applyTo: LISTENER, match: {context: %s, listener: {portNumber: 80}}, patch: {operation: REMOVE}}",
-			"{applyTo: HTTP_FILTER, match: {context: %s, listener: {filterChain: {filter: {subFilter: {name: envoy.filters.http.router}}}}}, patch: {operation: INSERT_BEFORE, value: {name: x, config_discovery: {config_source: {ads: {}}, type_urls: [type.googleapis.com/envoy.extensions.filters.http.buffer.v3.Buffer]}}}}",
+			"{applyTo: HTTP_FILTER, match: {context: %s, listener: {filterChain: {filter: {name: envoy.filters.network.http_connection_manager, subFilter: {name: envoy.filters.http.router}}}}}, patch: {operation: INSERT_BEFORE, value: {name: x, config_discovery: {config_source: {ads: {}}, type_urls: [type.googleapis.com/envoy.extensions.filters.http.buffer.v3.Buffer]}}}}",
 			"{applyTo: EXTENSION_CONFIG, match: {context: %s}, patch: {operation: ADD, value: {name: x, typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.http.buffer.v3.Buffer, max_request_bytes: 9}}}}",
 			"{applyTo: ROUTE_CONFIGURATION, match: {context: %s}, patch: {operation: MERGE, value: {request_headers_to_remove: [x]}}}",
 			"{applyTo: VIRTUAL_HOST, match: {context: %s}, patch: {operation: ADD, value: {name: own, domains: [own.example], routes: [{match: {prefix: /}, direct_response: {status: 200}}]}}}",

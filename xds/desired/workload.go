@@ -48,11 +48,14 @@ func (w *workloadType) rebuildChanged(view *mesh.View, push *mesh.PushContext) {
 			continue
 		}
 		last := w.built[name]
-		w.refresh(view, name)
-		if built := w.built[name]; built != last {
+		was := w.refresh(view, name)
+		switch built := w.built[name]; {
+		case built != last:
 			w.asksAnew = w.asksAnew || !slices.EqualFunc(last.Reads(), built.Reads(), sameQuery)
 			w.replace(last, built)
 			w.put(name, built.Resource)
+		case was != nil && w.memo != nil:
+			w.memo.Release(was) // it holds for the other shape too, and was counted twice
 		}
 	}
 	w.shape = view.Shape()

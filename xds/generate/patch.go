@@ -29,12 +29,12 @@ func (t ResourceType) Patched(patches ...Patch) ResourceType {
 	if len(patches) == 0 {
 		return t
 	}
-	t.Generator = patched{t.Generator, patches, true}
+	t.Generator = &patched{t.Generator, patches, true}
 	if t.Inbound != nil {
-		t.Inbound = patched{t.Inbound, patches, false}
+		t.Inbound = &patched{t.Inbound, patches, false}
 	}
 	if t.Proxyless != nil {
-		t.Proxyless = patched{t.Proxyless, patches, true}
+		t.Proxyless = &patched{t.Proxyless, patches, true}
 	}
 	return t
 }
