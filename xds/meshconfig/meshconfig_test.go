@@ -133,7 +133,7 @@ func TestProxyHeaders(t *testing.T) {
 		"{forwardedClientCert: SANITIZE, setCurrentClientCertDetails: {cert: true}}": {removes, meshconfig.ClientCertDetails{Subject: true, DNS: true, URI: true, Cert: true}, []string{
 			"meshConfig.defaultConfig.proxyHeaders.setCurrentClientCertDetails has no effect with the mode SANITIZE: it is for APPEND_FORWARD and SANITIZE_SET"}},
 		"{server: {disabled: true}, requestId: {}, attemptCount: {}, envoyDebugHeaders: {}, metadataExchangeHeaders: {}, preserveHttp1HeaderCase: true, xForwardedHost: {}, xForwardedPort: {}}": {appends, usual, []string{
-			"meshConfig.defaultConfig.proxyHeaders.metadataExchangeHeaders has no effect: proxies exchange no metadata in headers",
+			"meshConfig.defaultConfig.proxyHeaders.metadataExchangeHeaders has no effect here: proxies exchange no metadata in headers",
 		}},
 	} {
 		c, warnings, err := meshconfig.Parse([]byte("defaultConfig: {proxyHeaders: " + headers + "}"))

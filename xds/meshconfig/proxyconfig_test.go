@@ -25,7 +25,7 @@ func TestProxyConfigNamesAllFaults(t *testing.T) {
 `))
 	for _, part := range []string{
 		"defaultConfig.concurrency: must be at least 0, is -1", "defaultConfig.drainDuration: must be at least 1s", "defaultConfig.terminationDrainDuration: must be at least 0s",
-		"defaultConfig.fileFlushInterval: must be at least 1ms", `defaultConfig.proxyMetadata: "a=b" is no name`, "inclusionRegexps[0]: \"(\" is no regular expression",
+		"defaultConfig.fileFlushInterval: must be at least 1ms", "defaultConfig.proxyMetadata[a=b]: is no name", "inclusionRegexps[0]: \"(\" is no regular expression",
 		"proxyHeaders.server.value: must be in one line", "http2InitialStreamWindowSize: must be at least 65535, is 1", "httpIdleTimeout: must be at least 0s",
 		"listenerPerConnectionBufferLimitBytes: must be at least 1", "connectionSettings.profile: 7 is unknown: use SIDECAR or EDGE",
 	} {

@@ -24,8 +24,8 @@ func TestVerdictsOfProxyConfigs(t *testing.T) {
 		want    []string
 	}{
 		"one of each level": {[]string{of("istio-system/a", "{concurrency: 1}"), of("b", "{concurrency: 2}"), of("c", ofWeb)}, nil},
-		"two of the mesh":   {[]string{of("istio-system/a", "{concurrency: 1}"), of("istio-system/b", "{concurrency: 2}")}, []string{"b PTL0431 spec beside a"}},
-		"two of a workload": {[]string{of("a", ofWeb), of("b", ofX)}, []string{"b PTL0431 spec beside a"}},
+		"two of the mesh":   {[]string{of("istio-system/a", "{concurrency: 1}"), of("istio-system/b", "{concurrency: 2}")}, []string{"b PTL0432 spec beside a"}},
+		"two of a workload": {[]string{of("a", ofWeb), of("b", ofX)}, []string{"b PTL0432 spec beside a"}},
 	} {
 		w := xdstest.NewWorld(t, c.objects...)
 		got := said((*index.Index)(nil).Next(verdict.Facts{Mesh: w.Context(), Proxies: proxies(web)}))

@@ -34,10 +34,10 @@ spec:
   endpoints: [{address: 10.0.0.1, labels: {version: v1}}]
 `
 	stored = `
-apiVersion: networking.istio.io/v1beta1
-kind: ProxyConfig
-metadata: {name: stored}
-spec: {}
+apiVersion: extensions.istio.io/v1alpha1
+kind: WasmPlugin
+metadata: {name: stored, namespace: default}
+spec: {url: file:///p.wasm}
 `
 	dynamic = `
 apiVersion: networking.istio.io/v1
@@ -683,7 +683,7 @@ func TestVerdicts(t *testing.T) {
 		{
 			name:    "a kind and a field that are not served",
 			objects: []string{entry, stored, gateway("edge", `{selector: {app: edge}, servers: [{defaultEndpoint: "127.0.0.1:80", port: {number: 80, name: http, protocol: HTTP}, hosts: ["*.example.com"]}]}`)},
-			want:    []string{"edge PTL0121 spec.servers[0].defaultEndpoint", "stored PTL0122 "},
+			want:    []string{"stored PTL0122 ", "edge PTL0121 spec.servers[0].defaultEndpoint"},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
