@@ -41,12 +41,12 @@ type PatchStatus struct {
 }
 
 // patching returns what is merged into the bootstrap, nil for nothing, and what becomes of the patches,
-// nil if there are none.
+// nil if there are none. An agent that runs no Envoy could not see whether one takes them, and has none.
 func (a *agent) patching() (*structpb.Struct, *PatchStatus) {
 	a.patches.mu.Lock()
 	defer a.patches.mu.Unlock()
 	said := a.patches.said
-	if len(said.GetFields()) == 0 {
+	if len(said.GetFields()) == 0 || a.envoy == nil {
 		return nil, nil
 	}
 	out := &PatchStatus{Refused: a.patches.refused}
@@ -140,7 +140,7 @@ func (s *PatchStatus) lines() []string {
 		out = append(out, "in force: "+strings.Join(s.InForce, ", "))
 	}
 	if s.Refused != "" {
-		out = append(out, "not in force: "+inOneLine(strings.Split(strings.TrimSpace(s.Refused), "\n")))
+		out = append(out, "not in force: "+strings.Join(strings.Fields(s.Refused), " "))
 	}
 	if len(s.LeftOut) > 0 {
 		out = append(out, "left out: "+strings.Join(s.LeftOut, ", ")+" (envoy.patches of the agent's file)")
