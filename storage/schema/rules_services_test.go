@@ -433,7 +433,7 @@ func TestKindsThatAreStoredOnly(t *testing.T) {
 			}},
 		{name: "annotated", kind: schema.WorkloadGroup, spec: `{template: {}, metadata: {annotations: {proxy.istio.io/config: "{concurrency: 2, statNameLength: 7}"}}}`,
 			warned: []string{
-				"spec.metadata.annotations[proxy.istio.io/config] proxyConfig.statNameLength has no effect: Envoy does not limit the length of names",
+				"spec.metadata.annotations[proxy.istio.io/config] proxyConfig.statNameLength has no effect here: Envoy does not limit the length of names",
 			}},
 		{name: "badly annotated", kind: schema.WorkloadGroup, spec: `{template: {}, metadata: {annotations: {proxy.istio.io/config: "{concurrency: -2}"}}}`,
 			refused: []string{

@@ -75,6 +75,10 @@ func TestTheServerReadsTheNode(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if got.Metadata["NAMESPACE"] != c.want.Namespace || got.ServiceName != c.want.Name {
+				t.Errorf("metadata %v, service %q", got.Metadata, got.ServiceName)
+			}
+			got.Metadata, got.ServiceName = nil, ""
 			if diff := cmp.Diff(&c.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}

@@ -42,7 +42,7 @@ func TestRestoreKeepsTheCreationTime(t *testing.T) {
 	}
 }
 
-const logging = `{"apiVersion":"telemetry.istio.io/v1alpha1","kind":"Telemetry","metadata":{"name":"p","namespace":"shop"},"spec":{"accessLogging":[{"disabled":true}]}}`
+const logging = `{"apiVersion":"telemetry.istio.io/v1alpha1","kind":"Telemetry","metadata":{"name":"p","namespace":"shop"},"spec":{"metrics":[{"reportingInterval":"5s"}]}}`
 
 func TestBatchIsOneRevision(t *testing.T) {
 	t.Parallel()

@@ -247,7 +247,7 @@ func TestWarningsAreInTheHeader(t *testing.T) {
 	t.Parallel()
 	s := resttest.Start(t, 0, nil)
 	a := s.Do(t, "POST", "/apis/telemetry.istio.io/v1/namespaces/shop/telemetries",
-		`{"apiVersion":"telemetry.istio.io/v1","kind":"Telemetry","metadata":{"name":"x"},"spec":{"accessLogging":[{"disabled":true}]}}`)
+		`{"apiVersion":"telemetry.istio.io/v1","kind":"Telemetry","metadata":{"name":"x"},"spec":{"metrics":[{"reportingInterval":"5s"}]}}`)
 	if w := a.Header.Get("Warning"); a.Code != 201 || !strings.HasPrefix(w, `299 - "`) {
 		t.Errorf("%d, warning %q", a.Code, w)
 	}
