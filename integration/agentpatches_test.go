@@ -22,6 +22,7 @@ func TestAgentPatchesTheBootstrap(t *testing.T) {
 	t.Parallel()
 	m := runningMachine(t)
 	dumped := func(want string, has bool) error {
+		m.client.CloseIdleConnections() // they lead to the Envoy before
 		text, err := m.page(m.admin, "/config_dump")
 		if err == nil && strings.Contains(text, want) != has {
 			err = fmt.Errorf("the dump has %s: %t, want %t", want, !has, has)
