@@ -67,7 +67,7 @@ func TestAgentPatchesTheBootstrap(t *testing.T) {
 		t.Errorf("the Envoy was started again: %+v, %v", now.Envoy, err)
 	}
 	eventually(t, "the server is told", func() error {
-		if out := m.server.try("", "machine", "describe", "web", "-n", "shop"); !strings.Contains(out.stdout, "in force: layered_runtime") {
+		if out := m.server.try("", "proxy", "status", "-o", "json"); !strings.Contains(out.stdout, "in force: layered_runtime") {
 			return errors.New(out.stdout + out.stderr)
 		}
 		return nil
