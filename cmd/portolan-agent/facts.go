@@ -55,6 +55,7 @@ func (a *agent) facts() node.Facts {
 		if now.PID != 0 {
 			out.EnvoySince = now.Since
 		}
+		out.Patches = a.patchesFact()
 	}
 	out.Drained, _ = a.standing.why()
 	if a.capture != nil {

@@ -14,8 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/bootstrap"
 )
 
-// followProxyConfig takes what the mesh says of the machine's proxy. The Envoy is replaced in place if
-// that changes how it starts. It implements relay.Follower.
+// followProxyConfig takes what the mesh says of the machine's proxy. It implements relay.Follower.
 func (a *agent) followProxyConfig(set []*discoveryv3.Resource, removed []string) {
 	before := a.proxyConfig.Load()
 	if len(removed) > 0 {
@@ -29,14 +28,8 @@ func (a *agent) followProxyConfig(set []*discoveryv3.Resource, removed []string)
 		}
 		a.proxyConfig.Store(body)
 	}
-	if a.relay == nil || a.envoy == nil || proto.Equal(before, a.proxyConfig.Load()) {
-		return // it is what was kept, or nobody starts an Envoy, or nothing has changed
-	}
-	if now := a.howToRun(); now.Restarts(a.envoy.Settings()) || a.otherBootstrap() {
-		a.logger.Info("the mesh says how the proxy runs: the Envoy is replaced in place")
-		a.replaceEnvoy()
-	} else {
-		a.envoy.Configure(now)
+	if !proto.Equal(before, a.proxyConfig.Load()) {
+		a.meshSays()
 	}
 }
 

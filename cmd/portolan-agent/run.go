@@ -120,6 +120,8 @@ type agent struct {
 	// it was written last, as bytes.
 	proxyConfig atomic.Pointer[meshv1alpha1.ProxyConfig]
 	written     atomic.Value
+	patches     patches
+	adopts      chan struct{} // the mesh says something else of how the Envoy starts
 }
 
 // The bootstraps, beside the sockets that they name.
@@ -129,7 +131,7 @@ func newAgent(ctx context.Context, env *environment, c config.Config, noEnvoy bo
 	if err := mayCapture(c, noEnvoy); err != nil {
 		return nil, err
 	}
-	a := &agent{config: c, logger: env.logger(), env: env, since: time.Now()}
+	a := &agent{config: c, logger: env.logger(), env: env, since: time.Now(), adopts: make(chan struct{}, 1)}
 	if err := a.locate(ctx); err != nil {
 		return nil, err
 	}
@@ -153,7 +155,10 @@ func newAgent(ctx context.Context, env *environment, c config.Config, noEnvoy bo
 		return nil, err
 	}
 	a.health = a.newHealth(noEnvoy)
-	follow := map[string]relay.Follower{probe.Type: a.health.Follow, resource.RegistrationType: a.followStanding, resource.ProxyConfigType: a.followProxyConfig}
+	follow := map[string]relay.Follower{
+		probe.Type: a.health.Follow, resource.RegistrationType: a.followStanding,
+		resource.ProxyConfigType: a.followProxyConfig, resource.BootstrapType: a.followPatches,
+	}
 	a.newNames(follow)
 	a.relay = relay.New(relay.Options{
 		Servers: relay.Servers{
@@ -161,18 +166,23 @@ func newAgent(ctx context.Context, env *environment, c config.Config, noEnvoy bo
 			Explain: func(err error) error { return enroll.ExplainUntrusted(c.Certificate(), err) },
 		},
 		Store: a.store, Patience: c.LastGood.After.Duration, Logger: a.logger, Node: id, Follow: follow,
-		Single: map[string]string{probe.Type: probe.Name, resource.RegistrationType: resource.RegistrationName, resource.ProxyConfigType: resource.ProxyConfigName},
+		Single: map[string]string{
+			probe.Type: probe.Name, resource.RegistrationType: resource.RegistrationName,
+			resource.ProxyConfigType: resource.ProxyConfigName, resource.BootstrapType: resource.BootstrapName,
+		},
 	})
 	if a.capture = a.newCapture(noEnvoy); noEnvoy {
 		return a, nil
 	}
-	if _, err := a.writeBootstraps(); err != nil { // with what was kept of the mesh
-		return nil, err
-	}
 	a.envoy, err = envoy.New(ctx, envoy.Options{
 		Path: c.Envoy.Path, Bootstrap: filepath.Join(c.Run, envoyFile), Admin: c.Envoy.Admin, Dir: c.State,
-		Settings: a.howToRun(), Output: env.stderr, Logger: a.logger,
+		Settings: a.howToRun(), Output: env.stderr, Logger: a.logger, Failed: a.envoyFailed,
 	})
+	if err != nil {
+		return nil, err
+	}
+	a.checkPatches(ctx)
+	_, err = a.writeBootstraps() // with what was kept of the mesh
 	return a, err
 }
 
@@ -200,7 +210,8 @@ func (a *agent) bootstrap() (text []byte, id string, err error) {
 	if err != nil {
 		return nil, "", err
 	}
-	text, err = bootstrap.JSON(message)
+	merged, _ := a.patching()
+	text, err = bootstrap.PatchedJSON(message, merged)
 	return text, message.GetNode().GetId(), err
 }
 
@@ -321,7 +332,9 @@ func (a *agent) runEnvoy(ctx context.Context) {
 		for {
 			select {
 			case <-hup:
-				a.replaceEnvoy()
+				a.replaceAnew(ctx)
+			case <-a.adopts:
+				a.adopt(ctx)
 			case <-ctx.Done():
 				return nil
 			}
@@ -329,6 +342,13 @@ func (a *agent) runEnvoy(ctx context.Context) {
 	})
 	group.Go(func() error { return a.envoy.Run(ctx) })
 	_ = group.Wait() // neither fails
+}
+
+// replaceAnew replaces the Envoy at somebody's demand. Patches that an Envoy did not take are tried again.
+func (a *agent) replaceAnew(ctx context.Context) {
+	a.retryPatches()
+	a.checkPatches(ctx)
+	a.replaceEnvoy()
 }
 
 func (a *agent) replaceEnvoy() {

@@ -35,6 +35,8 @@ type Status struct {
 	Clients     []relay.Client `json:"clients"`
 	LastGood    []relay.Kept   `json:"lastGood"`
 	Envoy       *Envoy         `json:"envoy,omitempty"`
+	// Patches is nil if no EnvoyFilter says anything of the bootstrap.
+	Patches *PatchStatus `json:"patches,omitempty"`
 	// Capture is nil if no traffic is captured.
 	Capture *capture.Status `json:"capture,omitempty"`
 	// Group is the WorkloadGroup in which the machine asks to be registered, empty for none.
@@ -79,6 +81,7 @@ func (a *agent) status(ctx context.Context) (Status, error) {
 	if a.envoy != nil {
 		now := a.envoy.Status()
 		out.Envoy = &Envoy{now, memoryOf(now.PID)}
+		_, out.Patches = a.patching()
 	}
 	if a.capture != nil {
 		now := a.capture.Status()
@@ -112,12 +115,12 @@ func (a *agent) writeStatus(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(out) // who asked has gone
 }
 
-func (a *agent) takeRestart(w http.ResponseWriter, _ *http.Request) {
+func (a *agent) takeRestart(w http.ResponseWriter, r *http.Request) {
 	if a.envoy == nil {
 		http.Error(w, "the agent runs no Envoy (--no-envoy)", http.StatusConflict)
 		return
 	}
-	a.replaceEnvoy()
+	a.replaceAnew(context.WithoutCancel(r.Context()))
 	w.WriteHeader(http.StatusAccepted)
 }
 
@@ -230,6 +233,11 @@ func (s Status) print(out io.Writer, now time.Time) error {
 		fmt.Fprintf(w, "envoy\t%s, pid %d, since %s, restarts %d, replaced %d, %d MiB\n", e.Version, e.PID, ago(e.Since), e.Restarts, e.Epoch, e.MemoryBytes>>20)
 		if e.LastExit != "" {
 			fmt.Fprintf(w, "last exit\t%s\n", e.LastExit)
+		}
+	}
+	if s.Patches != nil {
+		for i, line := range s.Patches.lines() {
+			fmt.Fprintf(w, "%s\t%s\n", []string{"patches", ""}[min(i, 1)], line)
 		}
 	}
 	fmt.Fprintln(w, "registration\t"+s.registration())

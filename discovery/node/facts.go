@@ -19,6 +19,8 @@ type Facts struct {
 	CertificateEnds time.Time `json:"certificateEnds,omitzero"`
 	// Capture is the state of the rules of capture, such as "in force", or "none".
 	Capture string `json:"capture,omitempty"`
+	// Patches is what becomes of what EnvoyFilters say of the bootstrap; empty if they say nothing.
+	Patches string `json:"patches,omitempty"`
 	// Drained is why the machine has drained itself.
 	Drained string `json:"drained,omitempty"`
 }
@@ -28,7 +30,7 @@ const maxFact = 256
 
 // texts and times are the fields by their names in node metadata.
 func (f *Facts) texts() map[string]*string {
-	return map[string]*string{"AGENT_VERSION": &f.Agent, "ENVOY_VERSION": &f.Envoy, "CAPTURE": &f.Capture, "DRAINED": &f.Drained}
+	return map[string]*string{"AGENT_VERSION": &f.Agent, "ENVOY_VERSION": &f.Envoy, "CAPTURE": &f.Capture, "PATCHES": &f.Patches, "DRAINED": &f.Drained}
 }
 
 func (f *Facts) times() map[string]*time.Time {

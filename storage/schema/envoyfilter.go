@@ -31,11 +31,8 @@ func checkEnvoyFilter(c checker, f *networking.EnvoyFilter) {
 	}
 	each(c.at("targetRefs"), f.TargetRefs, checker.targetRef)
 	each(c.at("configPatches"), f.ConfigPatches, func(c checker, p *networking.EnvoyFilter_EnvoyConfigObjectPatch) {
-		switch p.GetApplyTo() {
-		case networking.EnvoyFilter_INVALID:
+		if p.GetApplyTo() == networking.EnvoyFilter_INVALID {
 			c.at("applyTo").fail("is missing: say what is patched")
-		case networking.EnvoyFilter_BOOTSTRAP:
-			c.at("applyTo").notServed("%s is not served yet and has no effect", p.GetApplyTo())
 		}
 		checkPatchMatch(c, p)
 		checkPatchOperation(c, p)

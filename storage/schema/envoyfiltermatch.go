@@ -130,8 +130,10 @@ func hasPatchEffect(to networking.EnvoyFilter_ApplyTo, operation networking.Envo
 	merges := operation == networking.EnvoyFilter_Patch_MERGE || operation == networking.EnvoyFilter_Patch_MERGE_AND_REPLACE_LIST
 	replaces := operation == networking.EnvoyFilter_Patch_REPLACE
 	switch to {
-	case networking.EnvoyFilter_ROUTE_CONFIGURATION, networking.EnvoyFilter_BOOTSTRAP:
+	case networking.EnvoyFilter_ROUTE_CONFIGURATION:
 		return merges
+	case networking.EnvoyFilter_BOOTSTRAP: // (Istio: pkg/bootstrap merges all of them.)
+		return operation == networking.EnvoyFilter_Patch_MERGE
 	case networking.EnvoyFilter_EXTENSION_CONFIG:
 		return !merges && operation != networking.EnvoyFilter_Patch_REMOVE
 	case networking.EnvoyFilter_LISTENER, networking.EnvoyFilter_FILTER_CHAIN, networking.EnvoyFilter_CLUSTER, networking.EnvoyFilter_HTTP_ROUTE:

@@ -328,11 +328,12 @@ func TestEnvoyFilterRules(t *testing.T) {
 				"spec.configPatches[5].patch.filterClass has an effect for applyTo HTTP_FILTER and operation ADD only",
 				"spec.configPatches[6].match.listener.filterChain.filter has no effect for applyTo FILTER_CHAIN",
 			}},
-		{name: "in part", kind: schema.EnvoyFilter, spec: `
+		{name: "bootstrap", kind: schema.EnvoyFilter, spec: `
 			configPatches:
-			- {applyTo: BOOTSTRAP, patch: {operation: MERGE, value: {admin: {}}}}`,
+			- {applyTo: BOOTSTRAP, patch: {operation: MERGE, value: {admin: {}}}}
+			- {applyTo: BOOTSTRAP, patch: {operation: MERGE_AND_REPLACE_LIST, value: {admin: {}}}}`,
 			warned: []string{
-				"spec.configPatches[0].applyTo BOOTSTRAP is not served yet and has no effect",
+				"spec.configPatches[1].patch.operation MERGE_AND_REPLACE_LIST has no effect for applyTo BOOTSTRAP",
 			}},
 	})
 }

@@ -22,7 +22,7 @@ import (
 )
 
 // XDSClusterName is the cluster for the control plane.
-const XDSClusterName = "xds-grpc"
+const XDSClusterName = names.XDSCluster
 
 const (
 	// Envoy notices a control plane that vanished without closing the connection after
@@ -188,7 +188,7 @@ func (o Options) xdsCluster() *clusterv3.Cluster {
 
 // SDSClusterName is the cluster for the certificates of the proxy's machine. (Istio's bootstrap has
 // the same.)
-const SDSClusterName = "sds-grpc"
+const SDSClusterName = names.SDSCluster
 
 // sdsCluster makes the cluster for what serves certificates on the proxy's machine.
 func (o Options) sdsCluster() *clusterv3.Cluster {

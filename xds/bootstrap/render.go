@@ -7,8 +7,6 @@ import (
 
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	"google.golang.org/protobuf/encoding/protojson"
-
-	"github.com/portolan-mesh/portolan/storage/config"
 )
 
 // JSON renders a bootstrap with the field names of Envoy's documentation. Equal
@@ -28,14 +26,4 @@ func JSON(b *bootstrapv3.Bootstrap) ([]byte, error) {
 }
 
 // YAML renders a bootstrap like JSON, but as YAML.
-func YAML(b *bootstrapv3.Bootstrap) ([]byte, error) {
-	raw, err := JSON(b)
-	if err != nil {
-		return nil, err
-	}
-	out, err := config.JSONToYAML(raw)
-	if err != nil {
-		return nil, fmt.Errorf("render the bootstrap: %w", err)
-	}
-	return out, nil
-}
+func YAML(b *bootstrapv3.Bootstrap) ([]byte, error) { return PatchedYAML(b, nil) }

@@ -85,6 +85,7 @@ func TestPatchesReachAllThatIsServed(t *testing.T) {
 		xdstest.Object("VirtualService", "web", "{hosts: [web.example.com], gateways: [mesh, edge/gw], http: [{route: [{destination: {host: web.example.com}}]}]}"),
 		xdstest.Object("Gateway", "edge/gw", "{selector: {istio: gateway}, servers: [{port: {number: 8000, name: http, protocol: HTTP}, hosts: ['*']}]}"),
 		"apiVersion: networking.istio.io/v1beta1\nkind: ProxyConfig\nmetadata: {name: threads, namespace: default}\nspec: {concurrency: 2}\n",
+		"apiVersion: networking.istio.io/v1alpha3\nkind: EnvoyFilter\nmetadata: {name: flush, namespace: default}\nspec: {configPatches: [{applyTo: BOOTSTRAP, patch: {operation: MERGE, value: {stats_flush_interval: 9s}}}]}\n",
 		"apiVersion: networking.istio.io/v1\nkind: WorkloadEntry\nmetadata: {name: probed, namespace: default, annotations: {portolan.io/probe: '{grpc: {port: 1}}'}}\nspec: {address: 10.0.0.1}\n")
 	many, _, err := endpoint.Generator{}.Build(w.View(xdstest.Node{}), "outbound|80||many.example.com")
 	if _, encoded := many.(resource.Encoded); err != nil || !encoded {

@@ -33,6 +33,14 @@ const (
 	ProxyConfigName = "proxy"
 )
 
+// BootstrapType is the type of the one resource, BootstrapName, by which a machine learns what
+// EnvoyFilters merge into the bootstrap of its proxy: a Bootstrap of Envoy as a google.protobuf.Struct,
+// so that an agent can pass on messages that it does not know.
+const (
+	BootstrapType = "type.googleapis.com/portolan.machine.v1.Bootstrap"
+	BootstrapName = "bootstrap"
+)
+
 // ConfigType is the type of the messages that carry objects. The types that other control
 // planes request are the kinds of these objects.
 const ConfigType = "type.googleapis.com/istio.mcp.v1alpha1.Resource"

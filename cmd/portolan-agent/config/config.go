@@ -123,7 +123,20 @@ type Envoy struct {
 	ListenerDrain metav1.Duration `json:"listenerDrain,omitzero"`
 	// Args are added to its command line.
 	Args []string `json:"args,omitempty"`
+	// Patches says what EnvoyFilters may say of its bootstrap; empty means GuardedPatches.
+	Patches Patches `json:"patches,omitempty"`
 }
+
+// Patches says what EnvoyFilters may say of the bootstrap.
+type Patches string
+
+// The values of Patches. GuardedPatches leaves out what bootstrap.Guard does: who the proxy is, whom it
+// trusts, who may command it and which code it loads are up to the machine's owner.
+const (
+	GuardedPatches Patches = "guarded"
+	AllPatches     Patches = "all"
+	NoPatches      Patches = "none"
+)
 
 // LastGood says when a proxy starts without a server.
 type LastGood struct {
@@ -266,6 +279,11 @@ func (c Config) Validate() error {
 		if _, _, err := net.SplitHostPort(a.address); err != nil && a.address != "" && a.address != Off {
 			fault("%s %q: give host:port, or off", a.field, a.address)
 		}
+	}
+	switch c.Envoy.Patches {
+	case "", GuardedPatches, AllPatches, NoPatches:
+	default:
+		fault("envoy.patches %q: use guarded, all or none", c.Envoy.Patches)
 	}
 	for i, name := range c.Users {
 		if _, err := capture.UserID(name); err != nil {

@@ -62,6 +62,7 @@ func TestFaults(t *testing.T) {
 			`api[0] "http://a": give a URL`, `xds[0] "a": give host:port`, `state "x": give the absolute path`, `run "": give`, "lastGood.after -1s: give a time", `type "waypoint": use sidecar or router`, `proxy.ips[0] "b/c": give an address, a range`,
 		}},
 		"addresses of pages": {good + "metrics: a\nready: b\n", []string{`metrics "a": give host:port, or off`, `ready "b": give host:port, or off`}},
+		"patches":            {good + "envoy: {patches: some}\n", []string{`envoy.patches "some": use guarded, all or none`}},
 		"nothing":            {"{}", []string{"api: is missing", "xds: is missing"}},
 	} {
 		_, err := read(t, c.text)

@@ -51,6 +51,9 @@ type Options struct {
 	Logger *slog.Logger
 	// Settings are those of the first Envoy.
 	Settings Settings
+	// Failed takes why an Envoy has ended soon after its start, before Ready found that it works. The
+	// next starts when it returns. Nil for nobody.
+	Failed func(error)
 }
 
 // Child is an Envoy.
@@ -103,6 +106,31 @@ func Version(ctx context.Context, path string) (string, error) {
 	return string(found[1]), nil
 }
 
+// validatesWithin bounds Validate. An Envoy says within a second what it thinks, on a machine that is
+// not busy.
+const validatesWithin = 30 * time.Second
+
+// Validate has an Envoy look at a bootstrap, as it does at its start, without running by it. The error
+// is what it says.
+func Validate(ctx context.Context, path, bootstrap string, how Settings) error {
+	ctx, cancel := context.WithTimeout(ctx, validatesWithin)
+	defer cancel()
+	c := exec.CommandContext(ctx, path, append([]string{"--mode", "validate", "-c", bootstrap, "--log-level", "error"}, how.Args...)...)
+	c.Env = append(os.Environ(), how.Env...)
+	out, err := c.CombinedOutput()
+	if err == nil {
+		return nil
+	}
+	if said := strings.TrimSpace(string(out)); said != "" && ctx.Err() == nil {
+		lines := strings.Split(said, "\n")
+		return fmt.Errorf("Envoy refuses the bootstrap: %s", logPrefix.ReplaceAllString(lines[len(lines)-1], ""))
+	}
+	return fmt.Errorf("the bootstrap cannot be checked: %w", err)
+}
+
+// logPrefix begins a line of Envoy's log.
+var logPrefix = regexp.MustCompile(`^(\[[^\]]*\])+ (\[[^\]]*\] )?`)
+
 // Settings returns how the next Envoy runs.
 func (c *Child) Settings() Settings {
 	c.mu.Lock()
@@ -153,10 +181,14 @@ func (c *Child) Run(ctx context.Context) error {
 			wait.Reset()
 		}
 		c.mu.Lock()
+		failed := !c.configured && time.Since(c.status.Since) < stable
 		c.status.Restarts++
 		c.status.PID, c.status.LastExit, c.older = 0, fmt.Sprint(err), nil
 		c.mu.Unlock()
 		c.o.Logger.Error("Envoy has ended and is started again", "err", err)
+		if failed && c.o.Failed != nil {
+			c.o.Failed(err)
+		}
 		if wait.Wait(ctx) != nil {
 			return nil
 		}

@@ -13,6 +13,8 @@ import (
 	"github.com/hashicorp/go-multierror"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/structpb"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
@@ -45,8 +47,9 @@ func newBootstrapCommand(env *environment) *cobra.Command {
 		Long: `Print the configuration that an Envoy starts with: who it is, and where the
 control plane is that tells it everything else. The server is not asked, unless
 --proxy-config says so: then what ProxyConfigs, the annotation of the
-WorkloadGroup and defaultConfig of the mesh say of the workload's proxy is in the
-bootstrap, and on standard error what they say of Envoy's command line.
+WorkloadGroup, defaultConfig of the mesh and EnvoyFilters (applyTo BOOTSTRAP) say
+of the workload's proxy is in the bootstrap, and on standard error what they say
+of Envoy's command line, and what of the bootstrap is better looked at first.
 
 With --type grpc it is for a program that needs no Envoy, since its gRPC library
 asks the control plane itself: put it into a file, name that in the variable
@@ -87,7 +90,7 @@ GRPC_XDS_BOOTSTRAP, and call services as xds:///HOST:PORT.`,
 	f.StringVar(&o.ServerName, "xds-name", "", "name, address or URI that a server has in its certificate (default the host of an --xds-address)")
 	f.StringVar(&o.SDSSocket, "sds-socket", "", "Unix socket of the proxy's machine on which an agent serves the proxy's certificate and the roots of the mesh over SDS, in the place of --cert, --key and --ca")
 	f.StringVar(&flags.out, "out", "", "directory of the proxy's machine into which envoy.yaml is written, and beside it the files that make Envoy read certificates again when they are replaced; it stays there")
-	f.BoolVar(&flags.asks, "proxy-config", false, "ask the server what ProxyConfigs and the mesh say of the proxy, and put it into the bootstrap")
+	f.BoolVar(&flags.asks, "proxy-config", false, "ask the server what ProxyConfigs, the mesh and EnvoyFilters say of the proxy, and put it into the bootstrap")
 	f.StringVar(&o.AdminAddress, "admin-address", bootstrap.DefaultAdminAddress, `host:port of Envoy's own interface, which can stop the proxy; "off" for none`)
 	f.StringVar(&o.Cluster, "cluster", "", "service that the proxy counts as in statistics (default NAME.NAMESPACE)")
 	f.StringVar(&o.Locality, "locality", "", "where the proxy runs: region/zone/subzone")
@@ -113,13 +116,17 @@ func printBootstrap(ctx context.Context, env *environment, flags bootstrapFlags,
 			}
 		}
 	}
+	var patches *structpb.Struct
 	if flags.asks && faults == nil {
 		var err error
 		if o.Config, err = env.proxyConfig(ctx, o); err != nil {
 			return err
 		}
+		if patches, err = env.bootstrapPatches(ctx, o); err != nil {
+			return err
+		}
 	}
-	text, err := render(o)
+	text, err := render(o, patches)
 	for _, fault := range config.Faults(err) {
 		faults = multierror.Append(faults, byFlag(fault))
 	}
@@ -141,15 +148,49 @@ func printBootstrap(ctx context.Context, env *environment, flags bootstrapFlags,
 
 // proxyConfig asks the server what the mesh says of a proxy.
 func (e *environment) proxyConfig(ctx context.Context, o bootstrap.Options) (*meshv1alpha1.ProxyConfig, error) {
-	var got admin.ProxySettings
-	query := url.Values{"namespace": {o.Namespace}, "labels": {o.Labels.String()}, "group": {o.WorkloadGroup}}
-	err := e.Call(ctx, func(ctx context.Context, c *client.Client) error {
-		return c.JSON(ctx, admin.ProxySettingsPath+"?"+query.Encode(), &got)
-	})
+	got, err := e.proxySettings(ctx, o, url.Values{})
 	if err != nil {
 		return nil, err
 	}
 	return got.ProxyConfig()
+}
+
+// bootstrapPatches asks the server what EnvoyFilters say of a proxy's bootstrap, nil for nothing. They
+// may ask for what the ProxyConfig says of the proxy, which the options have by then.
+func (e *environment) bootstrapPatches(ctx context.Context, o bootstrap.Options) (*structpb.Struct, error) {
+	message, err := bootstrap.Build(o)
+	if err != nil {
+		return nil, nil // whoever renders it says so
+	}
+	node, err := protojson.Marshal(message.GetNode())
+	if err != nil {
+		return nil, err
+	}
+	got, err := e.proxySettings(ctx, o, url.Values{"node": {string(node)}})
+	if err != nil {
+		return nil, err
+	}
+	patches, err := got.BootstrapPatches()
+	if err != nil {
+		return nil, err
+	}
+	warnings := got.Unapplied
+	if _, guarded := bootstrap.Guard(patches); len(guarded) > 0 {
+		warnings = append(warnings, "EnvoyFilters say who the proxy is, whom it trusts, who may command it or which code it loads: look at "+strings.Join(guarded, ", ")+" before the proxy starts")
+	}
+	e.Warn(warnings)
+	return patches, nil
+}
+
+func (e *environment) proxySettings(ctx context.Context, o bootstrap.Options, query url.Values) (admin.ProxySettings, error) {
+	var got admin.ProxySettings
+	query.Set("namespace", o.Namespace)
+	query.Set("labels", o.Labels.String())
+	query.Set("group", o.WorkloadGroup)
+	err := e.Call(ctx, func(ctx context.Context, c *client.Client) error {
+		return c.JSON(ctx, admin.ProxySettingsPath+"?"+query.Encode(), &got)
+	})
+	return got, err
 }
 
 // commandLine is the command that starts the proxy with a bootstrap, as the mesh says.
@@ -196,8 +237,8 @@ func byFlag(fault error) error {
 	return fault
 }
 
-// render returns the bootstrap for a proxy of the options' type.
-func render(o bootstrap.Options) ([]byte, error) {
+// render returns the bootstrap for a proxy of the options' type, with patches for that of an Envoy.
+func render(o bootstrap.Options, patches *structpb.Struct) ([]byte, error) {
 	if o.Type == discovery.Proxyless {
 		return bootstrap.GRPC(o)
 	}
@@ -205,7 +246,7 @@ func render(o bootstrap.Options) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return bootstrap.YAML(message)
+	return bootstrap.PatchedYAML(message, patches)
 }
 
 // changed returns those of the named flags that were given, in order.

@@ -218,6 +218,7 @@ func (m machine) rows(now time.Time) [][]string {
 		add("agent", facts[0]+", up "+cli.Age(now, m.Facts.AgentSince))
 		add("envoy", strings.TrimSpace(m.Facts.Envoy+", up "+facts[2]))
 		add("capture", m.Facts.Capture)
+		add("bootstrap patches", m.Facts.Patches)
 		add("drains itself", m.Facts.Drained)
 	}
 	add("certificate", facts[1])

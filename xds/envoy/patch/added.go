@@ -75,10 +75,11 @@ func Extensions(patches []*Patch) ([]*corev3.TypedExtensionConfig, []Result) {
 	return out, results
 }
 
-// Bootstrap merges the patches of BOOTSTRAP into what a proxy starts with.
+// Bootstrap merges the patches of BOOTSTRAP into what a proxy starts with. MERGE is their one operation,
+// so patches that are merged into nothing can be merged into the rest later.
 func Bootstrap(m *bootstrapv3.Bootstrap, patches []*Patch) (*bootstrapv3.Bootstrap, []Result) {
 	of := func(p *Patch) bool {
-		return p.Err == nil && p.ApplyTo == networking.EnvoyFilter_BOOTSTRAP && p.merges()
+		return p.Err == nil && p.ApplyTo == networking.EnvoyFilter_BOOTSTRAP && p.Operation == networking.EnvoyFilter_Patch_MERGE
 	}
 	if !slices.ContainsFunc(patches, of) {
 		return m, nil

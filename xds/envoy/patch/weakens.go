@@ -16,7 +16,8 @@ import (
 // Weakens finds the patches that take security away, or change it: that remove, replace or merge
 // into a filter that authenticates or authorizes, the connection manager that has such filters, or a
 // transport socket, and that have other settings of such a filter for some routes. A patch that only
-// adds such a filter takes nothing away, and is not found.
+// adds such a filter takes nothing away, and is not found. Of patches of BOOTSTRAP it finds those that
+// say who the proxy is, whom it obeys, who may command it or which code it loads.
 func Weakens(spec *networking.EnvoyFilter) []Finding {
 	var out []Finding
 	for i, of := range spec.GetConfigPatches() {
@@ -25,6 +26,9 @@ func Weakens(spec *networking.EnvoyFilter) []Finding {
 		if verb, changes := changing[of.GetPatch().GetOperation()]; changes {
 			w.changes = true
 			w.match(of, path+".match", verb)
+		}
+		if of.GetApplyTo() == networking.EnvoyFilter_BOOTSTRAP {
+			w.bootstrap(of.GetPatch().GetValue(), path+".patch.value")
 		}
 		w.value(of.GetPatch().GetValue(), path+".patch.value")
 		out = append(out, w.found...)
@@ -70,6 +74,22 @@ func (w *weakness) match(of *networking.EnvoyFilter_EnvoyConfigObjectPatch, path
 	}
 }
 
+// bootstrap looks for what of a bootstrap the owner of a machine decides.
+func (w *weakness) bootstrap(value *structpb.Struct, path string) {
+	for _, name := range slices.Sorted(maps.Keys(value.GetFields())) {
+		member, at := value.GetFields()[name].GetStructValue(), path+"."+name
+		if field := protoName(name); names.GuardedBootstrap(field) {
+			w.note(at, "changes the bootstrap in who the proxy is, whom it obeys, who may command it or which code it loads")
+		} else if field == "static_resources" {
+			for i, one := range member.GetFields()["clusters"].GetListValue().GetValues() {
+				if cluster := one.GetStructValue().GetFields()["name"].GetStringValue(); names.GuardedCluster(cluster) {
+					w.note(at+".clusters["+strconv.Itoa(i)+"]", "changes %s, through which the proxy gets its configuration or its certificates", cluster)
+				}
+			}
+		}
+	}
+}
+
 // lists are those whose elements protect something.
 var lists = []string{"filterChains", "filters", "httpFilters", "listenerFilters"}
 
@@ -107,6 +127,19 @@ func jsonName(field string) string {
 		}
 	}
 	return strings.Join(parts, "")
+}
+
+// protoName returns the name of a field in protobuf: the inverse of jsonName.
+func protoName(field string) string {
+	var out strings.Builder
+	for _, r := range field {
+		if 'A' <= r && r <= 'Z' {
+			out.WriteByte('_')
+			r += 'a' - 'A'
+		}
+		out.WriteRune(r)
+	}
+	return out.String()
 }
 
 func typeName(of *structpb.Struct) string {

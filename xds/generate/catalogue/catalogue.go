@@ -48,6 +48,7 @@ func Types() []generate.ResourceType {
 		{Name: "NDS", Generator: nametable.Table{}, Full: true},
 		{Name: "NAMES", Generator: nametable.Hosts{}, Full: true},
 		{Name: "PROXY", Generator: proxyconfig.Generator{}, Inbound: proxyconfig.Generator{}, Machine: true, Full: true},
+		{Name: "BOOTSTRAP", Generator: envoyfilter.Bootstrap{}, Inbound: envoyfilter.Bootstrap{}, Machine: true, Full: true},
 		{Name: "PROBE", Generator: probe.Generator{}, Inbound: probe.Generator{}, Machine: true, Full: true},
 	}
 }
