@@ -2,6 +2,7 @@ package schema
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,11 +18,8 @@ import (
 // mesh ProxyConfig in YAML, for the machines of the group. (Istio has it for pods and machines.)
 const ProxyConfigAnnotation = "proxy.istio.io/config"
 
-// loaderPrefix begins the variables that agents leave out, and loaderIdle says why.
-const (
-	loaderPrefix = "LD_"
-	loaderIdle   = "has no effect: variables of the system's loader have programs run other code, which is for the people of the machine"
-)
+// loaders are the variables that agents leave out, or how they begin.
+var loaders = []string{"LD_", "ENVOY_DYNAMIC_MODULES_SEARCH_PATH"}
 
 // checkMeshProxyConfig checks a ProxyConfig of the mesh: defaultConfig, or one in an annotation.
 func checkMeshProxyConfig(c checker, p *meshv1alpha1.ProxyConfig) {
@@ -118,8 +116,8 @@ func (c checker) variable(name string) {
 	switch {
 	case name == "" || strings.ContainsAny(name, "= \x00"):
 		c.fail("is no name of a variable")
-	case strings.HasPrefix(name, loaderPrefix):
-		c.notServed("%s", loaderIdle)
+	case slices.ContainsFunc(loaders, func(one string) bool { return strings.HasPrefix(name, one) }):
+		c.notServed("has no effect: variables of loaders have programs run other code, which is for the people of the machine")
 	}
 }
 

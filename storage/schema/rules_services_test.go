@@ -429,7 +429,7 @@ func TestKindsThatAreStoredOnly(t *testing.T) {
 			}},
 		{name: "with the loader's variables", kind: schema.ProxyConfig, spec: `{environmentVariables: {LD_PRELOAD: x}}`,
 			warned: []string{
-				"spec.environmentVariables[LD_PRELOAD] has no effect: variables of the system's loader have programs run other code, which is for the people of the machine",
+				"spec.environmentVariables[LD_PRELOAD] has no effect: variables of loaders have programs run other code, which is for the people of the machine",
 			}},
 		{name: "annotated", kind: schema.WorkloadGroup, spec: `{template: {}, metadata: {annotations: {proxy.istio.io/config: "{concurrency: 2, statNameLength: 7}"}}}`,
 			warned: []string{

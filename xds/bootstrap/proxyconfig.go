@@ -23,16 +23,18 @@ import (
 // metadataPrefix begins the variables of proxyMetadata that are metadata of the node.
 const metadataPrefix = "ISTIO_META_"
 
-// loaderPrefix begins the variables that have the system's loader take other code. They are left out:
-// who may write a ProxyConfig is not to run programs on machines.
-const loaderPrefix = "LD_"
+// loads says whether a variable has the loader of the system, or that of Envoy's modules, take other
+// code. Such variables are left out: who may write a ProxyConfig is not to run programs on machines.
+func loads(name string) bool {
+	return strings.HasPrefix(name, "LD_") || name == "ENVOY_DYNAMIC_MODULES_SEARCH_PATH"
+}
 
 // Environment returns the variables, NAME=VALUE in order, that an Envoy has by a ProxyConfig beside
 // those of whoever starts it.
 func Environment(p *meshv1alpha1.ProxyConfig) []string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(p.GetProxyMetadata())) {
-		if !strings.HasPrefix(name, metadataPrefix) && !strings.HasPrefix(name, loaderPrefix) {
+		if !strings.HasPrefix(name, metadataPrefix) && !loads(name) {
 			out = append(out, name+"="+p.GetProxyMetadata()[name])
 		}
 	}

@@ -20,7 +20,7 @@ func TestProxyConfig(t *testing.T) {
 	p := &meshv1alpha1.ProxyConfig{
 		Concurrency: wrapperspb.Int32(2), DrainDuration: durationpb.New(9 * time.Second), FileFlushInterval: durationpb.New(time.Second), MeshId: "m",
 		ClusterName:        &meshv1alpha1.ProxyConfig_ServiceCluster{ServiceCluster: "c"},
-		ProxyMetadata:      map[string]string{"A": "b", "LD_PRELOAD": "x", "ISTIO_META_HTTP10": "1", "ISTIO_META_NAME": "other"},
+		ProxyMetadata:      map[string]string{"A": "b", "LD_PRELOAD": "x", "ENVOY_DYNAMIC_MODULES_SEARCH_PATH": "/x", "ISTIO_META_HTTP10": "1", "ISTIO_META_NAME": "other"},
 		RuntimeValues:      map[string]string{"a.b": "7"},
 		ProxyStatsMatcher:  &meshv1alpha1.ProxyConfig_ProxyStatsMatcher{InclusionSuffixes: []string{"upstream_rq_timeout"}},
 		ProxyHeaders:       &meshv1alpha1.ProxyConfig_ProxyHeaders{Server: &meshv1alpha1.ProxyConfig_ProxyHeaders_Server{Value: "own"}},
