@@ -71,6 +71,8 @@ func TestWeakens(t *testing.T) {
 			"configPatches[0].match changes the filter envoy.ext_authz, which decides who may do what"},
 		"connections": {`{applyTo: NETWORK_FILTER, match: {listener: {filterChain: {filter: {name: envoy.filters.network.rbac}}}}, patch: {operation: REMOVE}}`,
 			"configPatches[0].match removes the filter envoy.filters.network.rbac, which decides who may connect"},
+		"connections, by type": {`{applyTo: NETWORK_FILTER, patch: {operation: MERGE, value: {name: a, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.network.rbac.v3.RBAC, stat_prefix: a}}}}`,
+			"configPatches[0].match changes the filters of type envoy.extensions.filters.network.rbac.v3.RBAC, which decide who may connect"},
 		"the manager": {`{applyTo: NETWORK_FILTER, match: {listener: {filterChain: {filter: {name: envoy.http_connection_manager}}}}, patch: {operation: REPLACE, value: {name: a}}}`,
 			"configPatches[0].match replaces the connection manager with its filters, which decide who may do what"},
 		"settings of the manager": {`{applyTo: NETWORK_FILTER, match: {listener: {filterChain: {filter: {name: envoy.http_connection_manager}}}}, patch: {operation: MERGE, value: {typed_config: {http_filters: [{name: envoy.filters.http.rbac}]}}}}`, ""},
