@@ -48,7 +48,7 @@ func TestValuesOfPatchesAreChecked(t *testing.T) {
 					fields = append(fields, cause.Field)
 				}
 			}
-			want := x.prefix + "spec.configPatches[1].patch.value.connect_timeout " + x.prefix + "spec.configPatches[2].patch.value.typed_config.@type"
+			want := x.prefix + "spec.configPatches[1].patch.value " + x.prefix + "spec.configPatches[2].patch.value.typed_config.@type"
 			if got := strings.Join(fields, " "); a.Code != 422 || got != want || !strings.Contains(a.Body, "envoyfilter/shop/") || s.Store.Version() != before {
 				t.Errorf("%s %s: %d, fields %s, want %s: %s", x.method, x.path+query, a.Code, got, want, a.Body)
 			}
