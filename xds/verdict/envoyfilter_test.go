@@ -2,7 +2,6 @@ package verdict_test
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/portolan-mesh/portolan/xds/verdict"
@@ -30,7 +29,7 @@ func TestVerdictsOfEnvoyFilters(t *testing.T) {
 			"a PTL0471 spec.configPatches[1].patch.value", "a PTL0473 spec.configPatches[0].match", "a PTL0472 spec.configPatches[2].patch.value.typed_config",
 		}},
 	} {
-		object := strings.Replace(xdstest.Object("EnvoyFilter", "a", "{configPatches: ["+c.patches+"]}"), "/v1\n", "/v1alpha3\n", 1)
+		object := xdstest.Object("EnvoyFilter", "a", "{configPatches: ["+c.patches+"]}")
 		got := said((*index.Index)(nil).Next(verdict.Facts{Mesh: xdstest.NewWorld(t, object).Context()}))
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)

@@ -2,7 +2,6 @@ package envoyfilter_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -21,7 +20,7 @@ func TestTheOrderOfEnvoyFilters(t *testing.T) {
 	const cluster = "outbound|80||web.example.com"
 	sets := func(name, head string, seconds int) string {
 		spec := fmt.Sprintf(`{%sconfigPatches: [{applyTo: CLUSTER, match: {context: SIDECAR_OUTBOUND}, patch: {operation: MERGE, value: {connect_timeout: %ds}}}]}`, head, seconds)
-		return strings.Replace(xdstest.Object("EnvoyFilter", name, spec), "/v1\n", "/v1alpha3\n", 1)
+		return xdstest.Object("EnvoyFilter", name, spec)
 	}
 	for name, c := range map[string]struct {
 		filters []string
