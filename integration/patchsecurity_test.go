@@ -34,8 +34,8 @@ spec: {selector: {matchLabels: {app: edge}}, action: DENY, rules: [{}]}
 	faulty := envoyFilter(`
   - applyTo: CLUSTER
     patch: {operation: MERGE, value: {connect_timeout: soon}}
-  - applyTo: CLUSTER
-    patch: {operation: MERGE, value: {lb_policy: BEST}}
+  - applyTo: LISTENER
+    patch: {operation: MERGE, value: {listener_filters: [{name: untyped}]}}
 `)
 	try := func(what, token, document string, code int, words ...string) {
 		t.Helper()
@@ -52,7 +52,7 @@ spec: {selector: {matchLabels: {app: edge}}, action: DENY, rules: [{}]}
 		}
 	}
 	const removes = "spec.configPatches[0].match removes the filter envoy.filters.http.rbac"
-	try("faulty", admin, faulty, 65, "envoyfilter/patch", "spec.configPatches[0].patch.value", "spec.configPatches[1].patch.value", "soon", "BEST")
+	try("faulty", admin, faulty, 65, "envoyfilter/shop/patch", "spec.configPatches[0].patch.value", "soon", "spec.configPatches[1].patch.value", "untyped")
 	try("an editor", editor, opens, 77, "envoyfilter/shop/patch: "+removes, `user "eve" may not patch-security envoyfilters "patch" in namespace shop`)
 	if out := s.must("", "get", "envoyfilters", "-n", "shop", "-o", "name"); strings.TrimSpace(out) != "" {
 		t.Errorf("something was written: %s", out)
