@@ -82,12 +82,12 @@ func serveGRPC(t testing.TB, register func(grpc.ServiceRegistrar)) int {
 	return portAt(l)
 }
 
-// startPatched starts a server and the gateway edge, which passes requests for
+// startPatched starts a server, with more arguments, and the gateway edge, which passes requests for
 // reviews.shop.example on to an upstream. It returns the request.
-func startPatched(t testing.TB, v protocol.Variant) (*server, *envoy, request) {
+func startPatched(t testing.TB, v protocol.Variant, args ...string) (*server, *envoy, request) {
 	t.Helper()
 	app, port := startUpstream(t, "app"), freePort(t)
-	s := startServer(t, serverOptions{})
+	s := startServer(t, serverOptions{args: args})
 	s.apply(fmt.Sprintf(`apiVersion: networking.istio.io/v1
 kind: ServiceEntry
 metadata: {name: reviews, namespace: shop}

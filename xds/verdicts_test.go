@@ -27,7 +27,7 @@ func (s sources) routing() event {
 	host := func(label string) string {
 		return s.one(label, "a.example", "b.example", "m.example", "a", "'*.example'")
 	}
-	kind := s.one("kind", "VirtualService", "VirtualService", "DestinationRule", "Gateway", "Sidecar")
+	kind := s.one("kind", "VirtualService", "VirtualService", "DestinationRule", "Gateway", "Sidecar", "EnvoyFilter")
 	var spec string
 	switch kind {
 	case "VirtualService":
@@ -70,6 +70,10 @@ func (s sources) routing() event {
 				"{port: {number: 0, name: x, protocol: TCP}, bind: 'unix:///a', hosts: ['*/m.example', './a.example']}, ",
 				"{port: {number: 80, name: x, protocol: HTTP_PROXY}, hosts: ['*/*']}, "),
 			s.one("of", "shop", "edge", "."), s.one("host", "a.example", "*.example", "m.example"))
+	}
+	if kind == "EnvoyFilter" {
+		spec = fmt.Sprintf("{configPatches: [{applyTo: CLUSTER, patch: {operation: MERGE, value: {%s}}}]}",
+			s.one("value", "connect_timeout: 1s", "connect_timeout: soon", "none: 1", "transport_socket: {name: a}"))
 	}
 	object := objectOf(s.t, kind, namespace+"/"+name, spec, int64(name[0]))
 	remove := s.removal()

@@ -44,6 +44,9 @@ type Options struct {
 	// which its object speaks without their consent. A nil Crossings lets everybody speak for
 	// every host.
 	Crossings func([]storage.Op) ([][]claim.Crossing, error)
+	// Weakens returns the fields by which an object opens what policies close. Whoever writes such
+	// an object needs the right to access.PatchSecurity. A nil Weakens demands that of nobody.
+	Weakens func(object *config.Config) []*schema.FieldError
 	// StoreFault returns why the store cannot be read, nil if it can. StoreFault may be nil.
 	StoreFault func() error
 	// Now is the clock; nil means the system's clock.
@@ -335,14 +338,15 @@ func (k *Keeper) May(who Identity, verb, kind, namespace, name string) bool {
 }
 
 // Grants returns, for each operation, why the identity may not do it because of its content: it
-// gives somebody rights that the identity does not have, or speaks for hosts that are not for
-// the identity. It returns nil if no operation concerns rights or hosts. It judges the
-// operations together, as one change. It replaces each object that speaks for hosts by one
+// gives somebody rights that the identity does not have, speaks for hosts that are not for the
+// identity, or opens what policies close. It returns nil if no operation concerns any of these. It
+// judges the operations together, as one change. It replaces each object that speaks for hosts by one
 // whose claim.RightsAnnotation says what it has found.
 func (k *Keeper) Grants(_ context.Context, who Identity, ops []storage.Op) []error {
 	rights := slices.ContainsFunc(ops, func(op storage.Op) bool { return givesRights(op.Target().Kind) })
 	hosts := slices.ContainsFunc(ops, func(op storage.Op) bool { return k.speaks(op.Target().Kind) })
-	if !rights && !hosts {
+	weakenings := k.weakenings(ops)
+	if !rights && !hosts && weakenings == nil {
 		return nil
 	}
 	out := make([]error, len(ops))
@@ -359,6 +363,7 @@ func (k *Keeper) Grants(_ context.Context, who Identity, ops []storage.Op) []err
 	if hosts {
 		k.checkHosts(who, ops, before, out)
 	}
+	k.checkWeakenings(who, ops, weakenings, before, out)
 	return out
 }
 

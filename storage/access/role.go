@@ -26,21 +26,23 @@ type Rule struct {
 const All = "*"
 
 // The verbs of rules. Reveal is to read the data of a secret. Administer is to look after the
-// store and the server: snapshots, members, sealing keys, profiles.
+// store and the server: snapshots, members, sealing keys, profiles. PatchSecurity is to write
+// EnvoyFilters that open what policies close, beside Create or Update.
 const (
-	Get        = "get"
-	List       = "list"
-	Watch      = "watch"
-	Create     = "create"
-	Update     = "update"
-	Delete     = "delete"
-	Reveal     = "reveal"
-	Administer = "administer"
+	Get           = "get"
+	List          = "list"
+	Watch         = "watch"
+	Create        = "create"
+	Update        = "update"
+	Delete        = "delete"
+	Reveal        = "reveal"
+	Administer    = "administer"
+	PatchSecurity = "patch-security"
 )
 
 // Verbs returns all verbs of rules, without All.
 func Verbs() []string {
-	return []string{Get, List, Watch, Create, Update, Delete, Reveal, Administer}
+	return []string{Get, List, Watch, Create, Update, Delete, Reveal, Administer, PatchSecurity}
 }
 
 // WritingVerbs returns the verbs that change objects.

@@ -96,6 +96,26 @@ func (s Set) All() []*Schema { return s.schemas }
 // With returns the schemas of both sets, those of s first.
 func (s Set) With(more Set) Set { return Set{slices.Concat(s.schemas, more.schemas)} }
 
+// Checking returns the set with a further check of the objects of one kind, which it has: for rules
+// that need to know more than this package does.
+func (s Set) Checking(kind config.GroupVersionKind, check func(*config.Config, *Report)) Set {
+	out := NewSet(s.schemas...)
+	for i, k := range out.schemas {
+		if k.GroupVersionKind != kind {
+			continue
+		}
+		more := *k
+		more.Check = func(c *config.Config, r *Report) {
+			if k.Check != nil {
+				k.Check(c, r)
+			}
+			check(c, r)
+		}
+		out.schemas[i] = &more
+	}
+	return out
+}
+
 // Kind finds the schema of a kind, whatever its version; nil if the kind is unknown.
 func (s Set) Kind(kind config.GroupVersionKind) *Schema {
 	for _, k := range s.schemas {

@@ -23,38 +23,10 @@ func TestUnservedSecurity(t *testing.T) {
 		"a plugin that asks who": {schema.WasmPlugin, `{url: "oci://a/b", phase: AUTHN}`, []string{"spec.phase"}},
 		"a plugin that permits":  {schema.WasmPlugin, `{url: "oci://a/b", phase: AUTHZ}`, []string{"spec.phase"}},
 		"a plugin that counts":   {schema.WasmPlugin, `{url: "oci://a/b", phase: STATS}`, nil},
-		"a patch":                {schema.EnvoyFilter, `{priority: 1}`, nil},
-		"patches of filters": {schema.EnvoyFilter, `
+		"patches": {schema.EnvoyFilter, `
 			configPatches:
 			- {applyTo: HTTP_FILTER, patch: {operation: INSERT_BEFORE, value: {name: envoy.filters.http.rbac}}}
-			- {applyTo: HTTP_FILTER, patch: {operation: ADD, value: {name: mine, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthz}}}}
-			- {applyTo: HTTP_FILTER, patch: {operation: INSERT_FIRST, value: {name: mine, typed_config: {"@type": type.googleapis.com/xds.type.v3.TypedStruct, type_url: type.googleapis.com/envoy.extensions.filters.http.jwt_authn.v3.JwtAuthentication}}}}
-			- {applyTo: NETWORK_FILTER, patch: {operation: INSERT_FIRST, value: {name: envoy.filters.network.rbac}}}
-			- {applyTo: HTTP_ROUTE, patch: {operation: MERGE, value: {typed_per_filter_config: {envoy.filters.http.rbac: {a: b}}}}}
-			- {applyTo: FILTER_CHAIN, patch: {operation: MERGE, value: {filters: [{name: envoy.filters.network.http_connection_manager, typed_config: {http_filters: [{name: envoy.filters.http.ext_authz}]}}]}}}
-			- applyTo: HTTP_FILTER
-			  match: {listener: {filterChain: {filter: {name: envoy.filters.network.http_connection_manager, subFilter: {name: envoy.filters.http.jwt_authn}}}}}
-			  patch: {operation: MERGE, value: {typed_config: {a: b}}}`,
-			[]string{
-				"spec.configPatches[0].patch.value", "spec.configPatches[1].patch.value", "spec.configPatches[2].patch.value", "spec.configPatches[3].patch.value",
-				"spec.configPatches[4].patch.value", "spec.configPatches[5].patch.value", "spec.configPatches[6].match",
-			}},
-		"patches of sockets": {schema.EnvoyFilter, `
-			configPatches:
-			- {applyTo: CLUSTER, patch: {operation: MERGE, value: {transport_socket: {name: envoy.transport_sockets.tls}}}}
-			- {applyTo: CLUSTER, patch: {operation: ADD, value: {name: x, transportSocketMatches: [{name: a}]}}}
-			- {applyTo: FILTER_CHAIN, patch: {operation: MERGE, value: {transport_socket: {name: tls}}}}
-			- {applyTo: LISTENER, patch: {operation: ADD, value: {filter_chains: [{}, {transport_socket: {name: tls}}]}}}`,
-			[]string{
-				"spec.configPatches[0].patch.value", "spec.configPatches[1].patch.value", "spec.configPatches[2].patch.value", "spec.configPatches[3].patch.value",
-			}},
-		"other patches": {schema.EnvoyFilter, `
-			configPatches:
-			- {applyTo: HTTP_FILTER, patch: {operation: INSERT_BEFORE, value: {name: envoy.filters.http.lua, typed_config: {inline_code: "rbac, or envoy.filters.http.rbac"}}}}
-			- {applyTo: CLUSTER, patch: {operation: MERGE, value: {name: rbac, connect_timeout: 1s}}}
-			- applyTo: HTTP_FILTER
-			  match: {listener: {filterChain: {filter: {name: envoy.filters.network.http_connection_manager, subFilter: {name: envoy.filters.http.rbac}}}}}
-			  patch: {operation: REMOVE}`, nil},
+			- {applyTo: CLUSTER, patch: {operation: MERGE, value: {transport_socket: {name: envoy.transport_sockets.tls}}}}`, nil},
 		"TLS of clients":    {schema.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: ISTIO_MUTUAL}}}`, nil},
 		"no TLS":            {schema.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: DISABLE}, retryBudget: {}}}`, nil},
 		"names of a server": {schema.ServiceEntry, `{hosts: [a.b], ports: [{number: 1, name: a, protocol: HTTP}], subjectAltNames: [a]}`, nil},

@@ -15,9 +15,7 @@ import (
 	"github.com/hashicorp/go-multierror"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/types/known/structpb"
 	"gotest.tools/v3/golden"
-	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -64,9 +62,6 @@ func statusBox(t *testing.T) string {
 	var b bytes.Buffer
 	b.WriteString("\n| kind | has effect | not yet: `apply` warns | not yet: refused, for security | not yet: refused |\n|---|---|---|---|---|\n")
 	for _, k := range schema.Pilot().All() {
-		if k.GroupVersionKind == schema.EnvoyFilter {
-			insecure = append(insecure, "`"+k.Kind+"`"+insecurePatches(t, k))
-		}
 		if isStoredOnly(k) {
 			name := "`" + k.Kind + "`"
 			if len(k.UnservedSecurity(empty(k))) > 0 {
@@ -151,33 +146,6 @@ func insecureValues(k *schema.Schema) string {
 		}
 	}
 	return out.String()
-}
-
-// insecurePatches lists the filters and the fields that UnservedSecurity reports in a patch
-// of an EnvoyFilter.
-func insecurePatches(t *testing.T, k *schema.Schema) string {
-	t.Helper()
-	var bad []string
-	try := func(name string, value map[string]any) {
-		content, err := structpb.NewStruct(value)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c := empty(k)
-		c.Spec = &networking.EnvoyFilter{ConfigPatches: []*networking.EnvoyFilter_EnvoyConfigObjectPatch{{
-			ApplyTo: networking.EnvoyFilter_LISTENER, Patch: &networking.EnvoyFilter_Patch{Operation: networking.EnvoyFilter_Patch_MERGE, Value: content},
-		}}}
-		if len(k.UnservedSecurity(c)) > 0 {
-			bad = append(bad, "`"+name+"`")
-		}
-	}
-	for _, filter := range []string{"buffer", "cors", "ext_authz", "ext_proc", "fault", "jwt_authn", "lua", "rbac", "router", "wasm"} {
-		try(filter, map[string]any{"name": "envoy.filters.http." + filter})
-	}
-	for _, field := range []string{"filter_chains", "metadata", "transport_socket", "transport_socket_matches"} {
-		try(field, map[string]any{field: "x"})
-	}
-	return " with a patch of " + strings.Join(bad, ", ")
 }
 
 // place is the key of a finding: values of one field may have several verdicts.

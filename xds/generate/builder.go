@@ -19,6 +19,7 @@ import (
 // Builder is for one goroutine.
 type Builder struct {
 	view       *mesh.View
+	class      *mesh.View // as all proxies of the class see it, for what they share
 	whole      mesh.Delta
 	generators []Generator
 	all        map[string]builtType // what All has built, by type
@@ -38,8 +39,9 @@ type Built struct {
 
 // NewBuilder returns a Builder for a proxy. Several generators may have the same type.
 func NewBuilder(push *mesh.PushContext, proxy *discovery.Proxy, generators []Generator) *Builder {
+	class := mesh.NewView(push, push.ClassOf(proxy))
 	return &Builder{
-		view: mesh.NewView(push, push.ClassOf(proxy)).Of(proxy), whole: mesh.Diff(nil, push),
+		view: class.Of(proxy), class: class, whole: mesh.Diff(nil, push),
 		generators: generators, all: map[string]builtType{},
 	}
 }
@@ -56,7 +58,7 @@ func (b *Builder) All(typeURL string) ([]Built, error) {
 	var out []Built
 	var failed *multierror.Error
 	for g := range b.generatorsOf(typeURL) {
-		for _, name := range slices.Compact(slices.Sorted(g.Affected(b.view, b.whole))) {
+		for _, name := range slices.Compact(slices.Sorted(g.Affected(b.viewFor(g), b.whole))) {
 			built, err := b.build(g, name)
 			if err != nil {
 				failed = multierror.Append(failed, fmt.Errorf("build %s: %w", name, err))
@@ -114,8 +116,17 @@ func (b *Builder) generatorsOf(typeURL string) iter.Seq[Generator] {
 	}
 }
 
+// viewFor returns the view that a generator has on servers, too: that of the class for what its
+// proxies share.
+func (b *Builder) viewFor(g Generator) *mesh.View {
+	if _, ok := g.(shared); ok {
+		return b.class
+	}
+	return b.view
+}
+
 func (b *Builder) build(g Generator, name string) (Built, error) {
-	recording := b.view.Recording()
+	recording := b.viewFor(g).Recording()
 	built, err := Build(g, recording, name)
 	if err != nil || built == nil {
 		return Built{}, err

@@ -104,7 +104,7 @@ func (t ResourceType) For(kind discovery.ProxyType) Generator {
 func For(types []ResourceType, kind discovery.ProxyType) []Generator {
 	var out []Generator
 	for _, t := range types {
-		out = append(out, t.For(kind))
+		out = append(out, shared{t.For(kind)})
 		if own := t.own(kind); own != nil {
 			out = append(out, own)
 		}
@@ -114,6 +114,12 @@ func For(types []ResourceType, kind discovery.ProxyType) []Generator {
 	}
 	return out
 }
+
+// shared marks a generator of resources that the proxies of a class share.
+type shared struct{ Generator }
+
+// Unwrap returns the generator.
+func (s shared) Unwrap() Generator { return s.Generator }
 
 // nothing is the generator of a type that a proxy has no shared resources of.
 type nothing struct{ typeURL string }

@@ -8,7 +8,6 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/pmap"
-	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/envoy/patch"
 	"github.com/portolan-mesh/portolan/xds/mesh/class"
 	"github.com/portolan-mesh/portolan/xds/mesh/policy"
@@ -23,8 +22,6 @@ type envoyFilter struct {
 	selects bool
 	// picky are the indexes of the patches that are for some versions or metadata of proxies.
 	picky []int
-	// served are the patches that have an effect, in order.
-	served []*patch.Patch
 	// shared: a resource that workloads share may depend on it.
 	shared bool
 }
@@ -37,12 +34,7 @@ func newEnvoyFilter(path string, c *config.Config) *envoyFilter {
 		selects: len(spec.GetWorkloadSelector().GetLabels()) > 0 || len(spec.GetTargetRefs()) > 0,
 	}
 	for _, p := range f.Patches {
-		of := spec.GetConfigPatches()[p.Index]
-		if name, _ := schema.PatchedSecurity(of); name != "" {
-			continue // it is stored without effect
-		}
-		f.served = append(f.served, p)
-		if match := of.GetMatch().GetProxy(); match.GetProxyVersion() != "" || len(match.GetMetadata()) > 0 {
+		if match := spec.GetConfigPatches()[p.Index].GetMatch().GetProxy(); match.GetProxyVersion() != "" || len(match.GetMetadata()) > 0 {
 			f.picky = append(f.picky, p.Index)
 		}
 		f.shared = f.shared || isShared(p)

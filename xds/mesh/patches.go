@@ -81,7 +81,7 @@ func (t patchTable) follow(from, to *PushContext) {
 			return
 		}
 		gone[f] = !is
-		for _, p := range f.served {
+		for _, p := range f.Patches {
 			at := key{kindOf(p), f.Config.Namespace}
 			if added[at] = slices.Clip(added[at]); is {
 				added[at] = append(added[at], filterPatch{f, p})

@@ -144,6 +144,9 @@ const (
 	ReporterMissing     Code = "PTL0452"
 	ReporterUnfit       Code = "PTL0453"
 	TelemetryNotForGRPC Code = "PTL0454"
+	PatchFaulty         Code = "PTL0471"
+	PatchOdd            Code = "PTL0472"
+	PatchOpens          Code = "PTL0473"
 )
 
 // Kind describes a Code.
@@ -276,6 +279,9 @@ var kinds = []Kind{
 	{ReporterMissing, "", Error, status.ResolvedRefs, "a Telemetry names a provider that the mesh configuration does not have, or whose service a proxy does not see, or traces without a provider", "proxies send it nothing, and go on with all else"},
 	{ReporterUnfit, "", Warning, status.PartlyServed, "a Telemetry names a provider for what Envoy cannot send to it", "proxies send it nothing"},
 	{TelemetryNotForGRPC, "", Info, status.PartlyServed, "a Telemetry is for a gRPC program without a proxy", "the program takes neither logs, traces nor metrics from it"},
+	{PatchFaulty, "", Error, status.PartlyServed, "a patch of an EnvoyFilter has a value that cannot be read, or that no Envoy takes", "the patch has no effect"},
+	{PatchOdd, "", Warning, status.PartlyServed, "a patch of an EnvoyFilter has something that Envoy does not know or will lose, or matches a filter by a name that Envoy has lost", "the message says what"},
+	{PatchOpens, "", Warning, status.PartlyServed, "a patch of an EnvoyFilter takes away, or changes, what authenticates, authorizes or encrypts", "its proxies may let in what policies would refuse, also in plaintext"},
 }
 
 // Follows reports whether users normally write the missing object after this one, as the

@@ -41,8 +41,8 @@ func newCanICommand(env *environment) *cobra.Command {
 		Short: "Ask whether you may do something",
 		Long: `Ask whether you may do something. The exit code is 0 for yes, and 1 for no.
 
-VERB is get, list, watch, create, update, delete, reveal (the data of secrets) or administer
-(the store and the server). KIND is one of portolan api-resources, * for all, or what else the server has:
+VERB is get, list, watch, create, update, delete, reveal (the data of secrets), administer
+(the store and the server) or patch-security (EnvoyFilters that open what policies close). KIND is one of portolan api-resources, * for all, or what else the server has:
 ` + folded(access.Views()) + `.`,
 		Example: `  portolan auth can-i update vs/reviews -n shop
   portolan auth can-i list virtualservices -A

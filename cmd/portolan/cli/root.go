@@ -16,6 +16,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/help"
 	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/xds/generate/envoyfilter"
 )
 
 // Program is what makes a command line whole.
@@ -33,7 +34,7 @@ type Program struct {
 func Run(ctx context.Context, p Program, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	env := &Environment{
 		Version: p.Version,
-		Stdin:   stdin, Stdout: stdout, Stderr: stderr, Now: time.Now, Schemas: schema.Pilot(),
+		Stdin:   stdin, Stdout: stdout, Stderr: stderr, Now: time.Now, Schemas: envoyfilter.Kinds(schema.Pilot()),
 		Terminal: isTerminal(stdin) && isTerminal(stderr), user: LocalUser(), Patience: 5 * time.Second,
 		Live: Live{Shown: isTerminal(stderr) && os.Getenv("TERM") != "dumb", After: time.Second},
 	}

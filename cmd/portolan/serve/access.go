@@ -17,6 +17,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/claim"
 	"github.com/portolan-mesh/portolan/storage/refusal"
 	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/xds/generate/envoyfilter"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 )
 
@@ -27,7 +28,7 @@ func (s *server) newKeeper() *access.Keeper {
 		Snapshot: func() *cache.Snapshot { return s.mirror.Snapshot() },
 		Schemas:  schema.All(), Root: s.o.Mesh.GetRootNamespace(), Domain: s.o.Mesh.Domain, AnonymousLoopback: s.o.AnonymousLoopback,
 		StoreFault: s.store.healthy, Revoked: s.security.revoked,
-		Bearers: []access.Bearer{issuedUsers{s.issuers}},
+		Bearers: []access.Bearer{issuedUsers{s.issuers}}, Weakens: envoyfilter.Weakens,
 	}
 	if s.o.Mesh.HostConsent {
 		o.Crossings = s.crossings

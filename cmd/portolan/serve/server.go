@@ -41,6 +41,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/explain"
 	"github.com/portolan-mesh/portolan/xds/export"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
+	"github.com/portolan-mesh/portolan/xds/generate/envoyfilter"
 	"github.com/portolan-mesh/portolan/xds/progress"
 	"github.com/portolan-mesh/portolan/xds/verdict/index"
 )
@@ -117,7 +118,7 @@ func (s *server) addStorage() (err error) {
 		s.metrics.MustRegister(*s.store.certificate)
 	}
 	options := s.store.limits
-	options.Schemas, options.Domain, options.Addresses, options.Log = schema.Pilot(), s.o.Mesh.Domain, s.o.Addresses, s.log(loglevel.Store)
+	options.Schemas, options.Domain, options.Addresses, options.Log = envoyfilter.Kinds(schema.Pilot()), s.o.Mesh.Domain, s.o.Addresses, s.log(loglevel.Store)
 	if s.configs, err = etcd.New(s.store.client, options); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package patch
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/descriptorpb"
@@ -28,7 +29,7 @@ func Check(spec *networking.EnvoyFilter) (faults, warnings []Finding) {
 		d := &decoder{}
 		m, err := valueOf(of, d, i)
 		if err != nil {
-			faults = append(faults, Finding{path, err.Error()})
+			faults = append(faults, findingOf(path, err))
 			continue
 		}
 		warnings = append(warnings, d.opaque...)
@@ -36,13 +37,22 @@ func Check(spec *networking.EnvoyFilter) (faults, warnings []Finding) {
 			continue
 		}
 		if err := (&decoder{strict: true}).decode(messageOf(of.GetApplyTo()), of.GetPatch().GetValue(), path); err != nil {
-			warnings = append(warnings, Finding{path, "is not taken as a whole: " + err.Error()})
+			odd := findingOf(path, err)
+			warnings = append(warnings, Finding{odd.Field, "is not taken as a whole: it " + odd.Message})
 		}
 		for _, name := range deprecated(m.ProtoReflect()) {
 			warnings = append(warnings, Finding{path, fmt.Sprintf("uses %s, which Envoy will lose", name)})
 		}
 	}
 	return faults, warnings
+}
+
+// findingOf returns the finding of an error about the value at a path, which names a path within.
+func findingOf(path string, err error) Finding {
+	if at, message, ok := strings.Cut(err.Error(), " "); ok && strings.HasPrefix(at, path) {
+		return Finding{at, message}
+	}
+	return Finding{path, err.Error()}
 }
 
 // oldNames finds the names of filters in a match that Envoy has lost. Patches still match by them.

@@ -68,6 +68,10 @@ func (w *weakness) match(of *networking.EnvoyFilter_EnvoyConfigObjectPatch, path
 		switch {
 		case secures(name):
 			w.note(path, "%s the filter %s, which decides who may connect", verb, asked.GetName())
+		case name == "" && verb == "changes": // it merges by the type of the configuration
+			if of := configOf(of.GetPatch().GetValue()); secures(typeName(of)) {
+				w.note(path, "changes the filters of type %s, which decide who may connect", typeName(of))
+			}
 		case name == connectionManager && verb != "changes":
 			w.note(path, "%s the connection manager with its filters, which decide who may do what", verb)
 		}
@@ -88,6 +92,16 @@ func (w *weakness) bootstrap(value *structpb.Struct, path string) {
 			}
 		}
 	}
+}
+
+// configOf returns the typed_config of a filter, nil for none.
+func configOf(filter *structpb.Struct) *structpb.Struct {
+	for name, member := range filter.GetFields() {
+		if jsonName(name) == "typedConfig" {
+			return member.GetStructValue()
+		}
+	}
+	return nil
 }
 
 // lists are those whose elements protect something.

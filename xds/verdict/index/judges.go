@@ -24,6 +24,7 @@ var judges = map[string]func(*verdict.Judge, *config.Config){
 	schema.RequestAuthentication.Kind: security.RequestAuthentication,
 	schema.MeshConfig.Kind:            security.MeshConfig,
 	schema.Telemetry.Kind:             security.Telemetry,
+	schema.EnvoyFilter.Kind:           security.EnvoyFilter,
 	schema.Secret.Kind:                security.Secret,
 	schema.TokenIssuer.Kind:           security.TokenIssuer,
 	schema.RoleBinding.Kind:           security.RoleBinding,

@@ -1,5 +1,5 @@
 // Package security judges secrets, policies about requests, Telemetries, which select as these do,
-// and the objects that say who may use the config API.
+// EnvoyFilters, and the objects that say who may use the config API.
 package security
 
 import "github.com/portolan-mesh/portolan/xds/verdict"
