@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 	"pgregory.net/rapid"
 
 	"github.com/portolan-mesh/portolan/cache"
@@ -27,7 +28,7 @@ func (s sources) routing() event {
 	host := func(label string) string {
 		return s.one(label, "a.example", "b.example", "m.example", "a", "'*.example'")
 	}
-	kind := s.one("kind", "VirtualService", "VirtualService", "DestinationRule", "Gateway", "Sidecar", "EnvoyFilter")
+	kind := s.one("kind", "VirtualService", "VirtualService", "DestinationRule", "Gateway", "Sidecar", "EnvoyFilter", "Telemetry")
 	var spec string
 	switch kind {
 	case "VirtualService":
@@ -62,6 +63,10 @@ func (s sources) routing() event {
 		spec = fmt.Sprintf(`{selector: {app: %s}, servers: [{port: {number: %s, name: x, protocol: %s}, hosts: [%s]}%s]}`,
 			s.one("app", "a", "b"), s.one("port", "80", "81"), s.one("protocol", "HTTP", "TCP", "HTTPS}, tls: {mode: SIMPLE, credentialName: door", "TLS}, tls: {mode: PASSTHROUGH", "TLS}, tls: {mode: AUTO_PASSTHROUGH"), s.one("host", "'*'", "a.example", "b.example", "'shop/*.example'"),
 			s.one("more", "", ", {port: {number: 81, name: more, protocol: REDIS}, hosts: ['*']}"))
+	case "Telemetry":
+		spec = fmt.Sprintf(`{%s accessLogging: [{providers: [{name: %s}]}], tracing: [{%s}]}`,
+			s.one("selector", "", "selector: {matchLabels: {app: a}},", "targetRefs: [{group: networking.istio.io, kind: Gateway, name: r}],"),
+			s.one("log", "envoy", "none", "prometheus", "als"), s.one("trace", "", "providers: [{name: envoy}]"))
 	case "Sidecar":
 		selector := s.one("selector", "", "workloadSelector: {labels: {app: a}}, ", "workloadSelector: {labels: {v: '2'}}, ")
 		spec = fmt.Sprintf(`{%s%segress: [%s{hosts: ['%s/%s']}]}`, selector,
@@ -90,6 +95,9 @@ func (s sources) routing() event {
 // mesh draws whether the mesh asks who speaks for a host.
 func (s sources) mesh() *meshconfig.Config {
 	out := meshconfig.Default()
+	out.ExtensionProviders = []*meshv1alpha1.MeshConfig_ExtensionProvider{{Name: "als", Provider: &meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyHttpAls{
+		EnvoyHttpAls: &meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyHttpGrpcV3LogProvider{Service: "m.example", Port: 80},
+	}}}
 	out.HostConsent = rapid.Bool().Draw(s.t, "asks who speaks for a host")
 	return out
 }

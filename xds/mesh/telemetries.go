@@ -118,8 +118,3 @@ func (p *PushContext) telemetriesFor(who attachedTo) []string {
 	}
 	return slices.Compact(out) // a proxy of the root namespace has one level less
 }
-
-// TelemetriesFor returns the paths of the Telemetries that apply to a proxy, the widest first.
-func (p *PushContext) TelemetriesFor(proxy *discovery.Proxy) []string {
-	return slices.Collect(p.attached(proxy).Names(class.Telemetry))
-}
