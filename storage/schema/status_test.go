@@ -295,7 +295,9 @@ func (p *prober) decide(path []protoreflect.FieldDescriptor, v sample) verdict {
 	return most
 }
 
-func isNotServed(message string) bool { return strings.Contains(message, "not served yet") || strings.Contains(message, "has no effect here") }
+func isNotServed(message string) bool {
+	return strings.Contains(message, "not served yet") || strings.Contains(message, "has no effect here")
+}
 
 func messages(err error) []string {
 	var faults *multierror.Error
