@@ -24,6 +24,7 @@ var judges = map[string]func(*verdict.Judge, *config.Config){
 	schema.RequestAuthentication.Kind: security.RequestAuthentication,
 	schema.MeshConfig.Kind:            security.MeshConfig,
 	schema.Telemetry.Kind:             security.Telemetry,
+	schema.EnvoyFilter.Kind:           security.EnvoyFilter,
 	schema.Secret.Kind:                security.Secret,
 	schema.TokenIssuer.Kind:           security.TokenIssuer,
 	schema.RoleBinding.Kind:           security.RoleBinding,
@@ -46,5 +47,6 @@ func (x *Index) judgeObject(object *config.Config, alone []verdict.Verdict) ([]v
 	addCrossings(j, object)
 	x.unbuilt.addVerdicts(j, object)
 	x.registrations.addVerdicts(j, object)
+	x.patches.addVerdicts(j, object)
 	return j.Outcome()
 }
