@@ -19,6 +19,7 @@ import (
 // Builder is for one goroutine.
 type Builder struct {
 	view       *mesh.View
+	ofClass    *mesh.View // the view as it is for all proxies of the class
 	whole      mesh.Delta
 	generators []Generator
 	all        map[string]builtType // what All has built, by type
@@ -40,8 +41,9 @@ type Built struct {
 
 // NewBuilder returns a Builder for a proxy. Several generators may have the same type.
 func NewBuilder(push *mesh.PushContext, proxy *discovery.Proxy, generators []Generator) *Builder {
+	ofClass := mesh.NewView(push, push.ClassOf(proxy))
 	return &Builder{
-		view: mesh.NewView(push, push.ClassOf(proxy)).Of(proxy), whole: mesh.Diff(nil, push),
+		view: ofClass.Of(proxy), ofClass: ofClass, whole: mesh.Diff(nil, push),
 		generators: generators, all: map[string]builtType{},
 	}
 }
@@ -117,7 +119,11 @@ func (b *Builder) generatorsOf(typeURL string) iter.Seq[Generator] {
 }
 
 func (b *Builder) build(g Generator, name string) (Built, error) {
-	recording := b.view.Recording()
+	view := b.view
+	if p, ok := As[*patched](g); ok && p.adds { // which patches are for it depends on whether it is of a workload
+		view = b.ofClass
+	}
+	recording := view.Recording()
 	built, err := Build(g, recording, name)
 	if err != nil || built == nil {
 		return Built{}, err

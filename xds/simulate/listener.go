@@ -185,21 +185,6 @@ func nameRank(m *listenerv3.FilterChainMatch, name string) (int, bool) {
 	return best, ok
 }
 
-// passOverListenerFilters notes the listener filters that the simulation does not know, where a listener
-// is patched.
-func (p *Proxy) passOverListenerFilters(l *listenerv3.Listener, result *Result) {
-	for _, f := range l.GetListenerFilters() {
-		if name, _ := strings.CutPrefix(f.GetTypedConfig().GetTypeUrl(), "type.googleapis.com/envoy.extensions.filters.listener."); !slices.Contains(knownListenerFilters, name) {
-			p.passOver(f.GetName(), result)
-		}
-	}
-}
-
-// knownListenerFilters are the types of listener filters that change nothing unnoticed.
-var knownListenerFilters = []string{
-	"tls_inspector.v3.TlsInspector", "http_inspector.v3.HttpInspector", "original_dst.v3.OriginalDst", "proxy_protocol.v3.ProxyProtocol",
-}
-
 // handshake returns what the TLS inspector finds: the transport protocol and the SNI.
 // Without the inspector every connection looks like plaintext.
 func handshake(l *listenerv3.Listener, r Request) (transport, name string) {

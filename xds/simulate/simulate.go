@@ -50,37 +50,6 @@ type Proxy struct {
 	patched    Patched
 }
 
-// Patched says which objects changed listeners beyond what the generators make: by the name of a
-// listener, a function that names those behind one of its filters.
-type Patched map[string]func(filter string) string
-
-// NewPatched is New for a proxy with patched listeners. The simulation passes over their filters that
-// it does not know, and results say so (Result.PassedOver).
-func NewPatched(resources []*resource.Resource, patched Patched) (*Proxy, error) {
-	p, err := New(resources)
-	if err == nil {
-		p.patched = patched
-	}
-	return p, err
-}
-
-// passOver notes that the simulation passes over a filter of a listener; false if no object patched
-// that.
-func (p *Proxy) passOver(filter string, result *Result) bool {
-	by := p.patched[result.Listener]
-	if by != nil && !slices.ContainsFunc(result.PassedOver, func(o PassedOver) bool { return o.Filter == filter }) {
-		result.PassedOver = append(result.PassedOver, PassedOver{filter, by(filter)})
-	}
-	return by != nil
-}
-
-// PassedOver is a filter that the simulation does not know: it may answer requests or change them.
-type PassedOver struct {
-	Filter string
-	// By names the objects that patched the listener.
-	By string
-}
-
 // New parses listeners, routes, clusters, endpoints and the configurations of filters, and
 // ignores resources of other types. It fails on messages that break the rules of Envoy's API,
 // which Envoy would refuse.

@@ -44,7 +44,7 @@ func TestVerdictsOfPatches(t *testing.T) {
 	other := atAddress("o", "10.0.0.2", "r")
 	other.Labels = nil
 	const nothing = "default/p matches nothing in any connected proxy"
-	const unused = "default/p selects no known proxy: the policy has no effect until one has the labels"
+	const unused = "default/p selects no known proxy: it has no effect until one has the labels"
 	var x *index.Index
 	for _, step := range []struct {
 		name                 string

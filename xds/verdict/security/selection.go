@@ -78,10 +78,10 @@ func (s *selection) unused() {
 	case len(s.selected) > 0 || missing:
 	case len(s.policy.Targets()) > 0:
 		s.add(verdict.PolicyUnused, "spec.targetRefs", "name a Gateway of networking.istio.io that selects gateways of this namespace, or select them by selector",
-			"target no known gateway: the policy has no effect until the Gateway selects one of namespace %s, or one has the label %s with the name of a Gateway of another API", s.object.Namespace, selecting.GatewayLabel)
+			"target no known gateway: it has no effect until the Gateway selects one of namespace %s, or one has the label %s with the name of a Gateway of another API", s.object.Namespace, selecting.GatewayLabel)
 	case s.policy.Narrow():
 		s.add(verdict.PolicyUnused, s.field(), "mend the labels, or start the proxy of the workload",
-			"selects no known proxy: the policy has no effect until one has the labels")
+			"selects no known proxy: it has no effect until one has the labels")
 	}
 }
 
