@@ -33,12 +33,15 @@ func (s *server) conditions(plural, name string) map[string]condition {
 	if !qualified {
 		namespace, short = "shop", name
 	}
-	group := "networking"
-	if plural == "authorizationpolicies" {
+	group, version := "networking", "v1"
+	switch plural {
+	case "authorizationpolicies":
 		group = "security"
+	case "envoyfilters":
+		version = "v1alpha3"
 	}
 	var object unstructured.Unstructured
-	if _, err := s.get("/apis/"+group+".istio.io/v1/namespaces/"+namespace+"/"+plural+"/"+short, &object.Object); err != nil {
+	if _, err := s.get("/apis/"+group+".istio.io/"+version+"/namespaces/"+namespace+"/"+plural+"/"+short, &object.Object); err != nil {
 		s.t.Fatal(err)
 	}
 	return conditionsOf(&object)

@@ -10,6 +10,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+	"github.com/portolan-mesh/portolan/xds/mesh"
 )
 
 // The errors of DiscoveryServer.Holdings.
@@ -42,6 +43,8 @@ type TypeHoldings struct {
 type Holding struct {
 	protocol.Holding
 	Objects []config.Key
+	// Patches are what became of the patches of EnvoyFilters on what the client should have.
+	Patches []mesh.PatchNote
 }
 
 // Holdings returns what the client with a node id should have and has, of the types whose
@@ -106,7 +109,7 @@ func (c *Connection) holdings(ctx context.Context, out *Holdings, types func(nam
 		}
 		t.Requested, t.Resources = true, nil
 		for _, h := range state.subscription.Holdings(c.desired.Resources(t.TypeURL)) {
-			t.Resources = append(t.Resources, Holding{h, c.objectsBehind(t.TypeURL, h)})
+			t.Resources = append(t.Resources, Holding{h, c.objectsBehind(t.TypeURL, h), c.patchesOf(t.TypeURL, h)})
 		}
 	}
 	return nil
@@ -128,6 +131,22 @@ func (c *Connection) objectsBehind(typeURL string, h protocol.Holding) (keys []c
 		keys = append(keys, namedIn(h.Acked)...)
 	}
 	return inOrder(keys)
+}
+
+// patchesOf returns what became of the patches on a resource and its parts, each once.
+func (c *Connection) patchesOf(typeURL string, h protocol.Holding) []mesh.PatchNote {
+	out := slices.Clone(c.desired.Patches(typeURL, h.Name))
+	if h.Desired == nil {
+		return out
+	}
+	for _, part := range h.Desired.Parts {
+		for _, p := range c.desired.Patches(part.Body.GetTypeUrl(), part.Name) {
+			if !slices.Contains(out, p) {
+				out = append(out, p)
+			}
+		}
+	}
+	return out
 }
 
 // originsOf returns the objects from which a desired resource was built.

@@ -36,6 +36,12 @@ metadata: {name: shop, namespace: shop}
 spec: {egress: [{bind: 127.0.0.2, port: {number: 9080, name: http, protocol: HTTP}, hosts: ["*/*"]}]}
 `
 
+const slow = `apiVersion: networking.istio.io/v1alpha3
+kind: EnvoyFilter
+metadata: {name: slow, namespace: shop}
+spec: {configPatches: [{applyTo: CLUSTER, match: {cluster: {service: reviews.shop.example}}, patch: {operation: MERGE, value: {connect_timeout: 7s}}}]}
+`
+
 // TestRefusedResourcesNameTheirObjects: resources without metadata, such as listeners, name
 // the objects that they were built from. Resources with many origins name only those that
 // the rejection can be about.
@@ -67,6 +73,8 @@ func TestRefusedResourcesNameTheirObjects(t *testing.T) {
 		{"a name within another", node("10.0.0.1"), service("reviews", 9080, "10.1.0.1"),
 			service("a", 908, "10.1.0.2") + "---\n" + service("b", 90, "10.1.0.3"), xdstest.ListenerType, nil,
 			"127.0.0.1_908", "listener 127.0.0.1_908: no good.", []string{"serviceentry/shop/a"}},
+		{"a cluster that an EnvoyFilter patched", node("10.0.0.1"), service("reviews", 9080, "10.1.0.1"), slow, xdstest.ClusterType, nil,
+			"", "no good", []string{"envoyfilter/shop/slow", "serviceentry/shop/reviews"}},
 		{"endpoints", node("10.0.0.1"), service("reviews", 9080, "10.1.0.1"), service("reviews", 9080, "10.1.0.2"), xdstest.EndpointType,
 			[]string{"outbound|9080||reviews.shop.example"}, "", "malformed IP address", []string{"serviceentry/shop/reviews"}},
 		{"one of the routes of a table", node("10.0.0.1"),

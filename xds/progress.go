@@ -4,11 +4,14 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/status"
 	"github.com/portolan-mesh/portolan/xds/desired"
+	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/progress"
 )
 
@@ -98,8 +101,40 @@ func (s *DiscoveryServer) UsedObjects() [status.UseParts][]uint64 {
 
 // Progress returns how far revisions have come among the connected proxies.
 func (s *DiscoveryServer) Progress() *progress.Tally {
+	began := s.idlePatches.push.Load()
 	changes, published, generation := s.changes.Last(), s.Context().Revision(), s.generations.number.Load() // read first: the streams may be newer, never older
-	return progress.NewTally(published, generation, changes, s.streamsOf(isProxy), unbuilt(s.desired.Failures(), published), s.departures.Nodes())
+	out := progress.NewTally(published, generation, changes, s.streamsOf(isProxy), unbuilt(s.desired.Failures(), published), s.departures.Nodes())
+	out.FailedPatches, out.IdlePatches = s.desired.FailedPatches(), s.idlePatches.follow(s.desired, began, out.Settled())
+	return out
+}
+
+// idlePatches are the patches of EnvoyFilters that match nothing, as of the last look. It is safe for
+// concurrent use.
+type idlePatches struct {
+	// push is the context of the newest push that has its number.
+	push atomic.Pointer[mesh.PushContext]
+
+	mu sync.Mutex // guards the fields below
+	at idleAt
+	is []status.IdlePatch
+}
+
+// idleAt is all that idle patches follow from.
+type idleAt struct {
+	push    *mesh.PushContext
+	uses    int64
+	settled bool
+}
+
+// follow returns the patches of a context that match nothing now. It looks only if something has
+// changed. settled says that all proxies have come to the context, or a later one.
+func (p *idlePatches) follow(groups *desired.Groups, push *mesh.PushContext, settled bool) []status.IdlePatch {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if at := (idleAt{push, groups.Uses().ChangeCount(), settled}); push != nil && at != p.at {
+		p.at, p.is = at, groups.IdlePatches(push, settled, p.is)
+	}
+	return p.is
 }
 
 // unbuilt returns a problem for each resource that could not be built. It names no

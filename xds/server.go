@@ -125,6 +125,8 @@ type DiscoveryServer struct {
 	transcripts *transcript.Book
 	// departures are the proxies whose machines have said that they leave.
 	departures progress.Departures
+	// idlePatches are the patches of EnvoyFilters that match nothing.
+	idlePatches idlePatches
 
 	mu          sync.Mutex // guards the fields below
 	reasons     map[string]int
@@ -279,6 +281,7 @@ func (s *DiscoveryServer) publish(ctx context.Context, at time.Time) bool {
 	s.logger.Debug("publishing", "revision", to.Revision(), "full", request.Full,
 		"configs", len(request.ConfigsUpdated), "proxies", len(connections))
 	s.generations.begin(at, connections)
+	s.idlePatches.push.Store(to)
 	if s.options.Published != nil { // once the push has its number, which Progress needs
 		s.options.Published(to.Inputs().Configs)
 	}

@@ -126,6 +126,14 @@ func EncodeReplica(r *status.Replica) ([]byte, error) {
 			Group: g.Group, Node: strings.ToValidUTF8(g.Node, "\uFFFD"), Registered: g.Registered, Reason: strings.ToValidUTF8(g.Reason, "\uFFFD"),
 		})
 	}
+	for _, p := range r.FailedPatches {
+		out.FailedPatches = append(out.FailedPatches, &envelope.FailedPatch{
+			Filter: p.Filter, Index: int64(p.Index), Message: strings.ToValidUTF8(p.Message, "\uFFFD"), Resources: p.Resources, Count: int64(p.Count),
+		})
+	}
+	for _, p := range r.IdlePatches {
+		out.IdlePatches = append(out.IdlePatches, &envelope.IdlePatch{Filter: p.Filter, Version: p.Version, Index: int64(p.Index)})
+	}
 	return envelope.Encode(out)
 }
 
@@ -157,6 +165,14 @@ func DecodeReplica(kv *mvccpb.KeyValue) (*status.Replica, error) {
 	}
 	for _, g := range value.Registrations {
 		out.Registrations = append(out.Registrations, status.Registration{Group: g.Group, Node: g.Node, Registered: g.Registered, Reason: g.Reason})
+	}
+	for _, p := range value.FailedPatches {
+		out.FailedPatches = append(out.FailedPatches, status.FailedPatch{
+			Filter: p.Filter, Index: int(p.Index), Message: p.Message, Resources: p.Resources, Count: int(p.Count),
+		})
+	}
+	for _, p := range value.IdlePatches {
+		out.IdlePatches = append(out.IdlePatches, status.IdlePatch{Filter: p.Filter, Version: p.Version, Index: int(p.Index)})
 	}
 	return out, nil
 }

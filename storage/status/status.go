@@ -155,6 +155,31 @@ type Replica struct {
 	// Registrations names proxies that asked to be registered and are not, or not with all that
 	// they asked for. The list is bounded.
 	Registrations []Registration
+	// FailedPatches are the patches of EnvoyFilters that could not be applied to resources of its
+	// proxies, and IdlePatches those that match nothing in them. Both lists are bounded.
+	FailedPatches []FailedPatch
+	IdlePatches   []IdlePatch
+}
+
+// FailedPatch is a patch of an EnvoyFilter that could not be applied to resources, for one reason.
+type FailedPatch struct {
+	// Filter is the path of the EnvoyFilter, and Index the place of the patch in its configPatches.
+	Filter string
+	Index  int
+	// Message says why.
+	Message string
+	// Resources are some of them, such as "LDS 0.0.0.0_80", in order; Count is how many there are.
+	Resources []string
+	Count     int
+}
+
+// IdlePatch is a patch of an EnvoyFilter that matches nothing in the resources of a server's
+// proxies. It is comparable.
+type IdlePatch struct {
+	// Filter is the path of the EnvoyFilter, Version its resource version as the server has it, and
+	// Index the place of the patch in its configPatches.
+	Filter, Version string
+	Index           int
 }
 
 // Registration is what became of a proxy that asked to be registered in a WorkloadGroup, which is

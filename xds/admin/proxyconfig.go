@@ -90,6 +90,17 @@ type ProxyResource struct {
 	Secret *ProxySecret `json:"secret,omitempty"`
 	// Objects are the objects that the resource was built from.
 	Objects []string `json:"objects,omitempty"`
+	// Patches are the patches of EnvoyFilters that match what the proxy should have, in their order.
+	Patches []ProxyPatch `json:"patches,omitempty"`
+}
+
+// ProxyPatch is what became of a patch of an EnvoyFilter on a resource.
+type ProxyPatch struct {
+	// EnvoyFilter is namespace/name, and Field the patch in it, such as "spec.configPatches[0]".
+	EnvoyFilter string `json:"envoyFilter"`
+	Field       string `json:"field"`
+	// Error says why the patch could not be applied, and changed nothing; empty if it applied.
+	Error string `json:"error,omitempty"`
 }
 
 // Has returns the message that the proxy has acknowledged, nil if none.
@@ -261,6 +272,9 @@ var secretTypes = []string{resource.SecretType}
 func proxyResource(typeURL string, h xds.Holding) ProxyResource {
 	out := ProxyResource{
 		Name: h.Name, State: protocol.Stale, Unknown: h.Unknown, InFlight: h.InFlight, Objects: config.Names(h.Objects),
+	}
+	for _, p := range h.Patches {
+		out.Patches = append(out.Patches, ProxyPatch{p.Filter.Namespace + "/" + p.Filter.Name, fmt.Sprintf("spec.configPatches[%d]", p.Index), p.Err})
 	}
 	switch {
 	case h.Rejected != nil:

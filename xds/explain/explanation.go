@@ -44,6 +44,10 @@ type Explanation struct {
 	Location string `json:"location,omitempty"`
 	// Reason says why a request fails, or adds a hint.
 	Reason string `json:"reason,omitempty"`
+	// Patches are the patches of EnvoyFilters on what the request takes. NotSimulated says which
+	// filters of theirs are not known: the explanation is true if they let the request be.
+	Patches      []Patch  `json:"patches,omitempty"`
+	NotSimulated []string `json:"notSimulated,omitempty"`
 }
 
 // Proxy is the proxy that sends the request on, or the gRPC client.
@@ -154,6 +158,9 @@ type Inbound struct {
 	Outcome string `json:"outcome"`
 	Status  int    `json:"status,omitempty"`
 	Reason  string `json:"reason,omitempty"`
+	// Patches and NotSimulated are as in an Explanation.
+	Patches      []Patch  `json:"patches,omitempty"`
+	NotSimulated []string `json:"notSimulated,omitempty"`
 }
 
 // Locality counts the endpoints of one locality and priority; priority 0 is used first. Weight

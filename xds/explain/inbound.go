@@ -87,6 +87,7 @@ func (e *explainer) sidecarsBeside(ip netip.Addr) []*discovery.Proxy {
 type receiver struct {
 	view               *mesh.View
 	listeners, filters []generate.Built
+	clusters           []generate.Built
 	simulated          *simulate.Proxy
 	err                error // why it cannot be simulated
 }
@@ -108,9 +109,9 @@ func (e *explainer) receiverOf(proxy *discovery.Proxy) *receiver {
 	b := generate.NewBuilder(e.push, proxy, own)
 	out := &receiver{view: b.View()}
 	out.listeners, _ = b.All(resource.ListenerType) // resources that cannot be built are missing at the proxy, too
-	clusters, _ := b.All(resource.ClusterType)
+	out.clusters, _ = b.All(resource.ClusterType)
 	out.filters, _ = b.Needed(resource.ExtensionType, out.listeners)
-	out.simulated, out.err = simulated(slices.Concat(out.listeners, clusters, out.filters))
+	out.simulated, out.err = simulated(e.push, slices.Concat(out.listeners, out.clusters, out.filters))
 	if e.receivers == nil {
 		e.receivers = map[string]*receiver{}
 	}
@@ -139,7 +140,11 @@ func (e *explainer) inboundOf(proxy *discovery.Proxy, r simulate.Request, cluste
 	}
 	r.Inbound = proxy.ID != e.proxy.ID
 	result := to.run(r)
-	out := Inbound{Listener: result.Listener, FilterChain: result.FilterChain, VirtualHost: result.VirtualHost}
+	out := Inbound{Listener: result.Listener, FilterChain: result.FilterChain, VirtualHost: result.VirtualHost, NotSimulated: notSimulated(result)}
+	out.Patches = patchesOn(to.listeners, resource.ListenerType, result.Listener, "listener")
+	for _, d := range result.Destinations {
+		out.Patches = append(out.Patches, patchesOn(to.clusters, resource.ClusterType, d.Cluster, "cluster")...)
+	}
 	if port, ok := takenBy(to.view, r.Port, result); ok {
 		if port.Ingress != nil {
 			out.Objects = originsOf(to.listeners, resource.ListenerType, result.Listener, schema.Sidecar)

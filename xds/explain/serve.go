@@ -271,7 +271,7 @@ func (e *explainer) view() *mesh.View { return e.builder.View() }
 
 func (e *explainer) explain() (*Explanation, error) {
 	e.buildRoutes()
-	routes, err := simulated(e.built)
+	routes, err := simulated(e.push, e.built)
 	if err != nil {
 		return nil, err
 	}
@@ -283,7 +283,7 @@ func (e *explainer) explain() (*Explanation, error) {
 	for _, m := range ends.Mirrors {
 		e.buildCluster(m.Cluster)
 	}
-	whole, err := simulated(e.built)
+	whole, err := simulated(e.push, e.built)
 	if err != nil {
 		return nil, err
 	}
@@ -297,7 +297,7 @@ func (e *explainer) explain() (*Explanation, error) {
 		Request:  Request{Protocol: string(request.Protocol), Host: request.Host, Port: request.Port},
 		Listener: result.Listener, FilterChain: result.FilterChain, VirtualHost: result.VirtualHost,
 		Objects:      e.objects(resource.ListenerType, result.Listener, schema.Gateway, schema.Sidecar, schema.ServiceEntry),
-		Destinations: []Destination{},
+		Destinations: []Destination{}, Patches: e.patches(result), NotSimulated: notSimulated(result),
 	}
 	if e.proxy.Type == discovery.Router {
 		out.Access = e.accessOf(e.view(), e.built, result, "")
@@ -362,12 +362,12 @@ func (e *explainer) build(typeURL, name string) func(func(resource.Need) bool) {
 	return built.EachNeed
 }
 
-func simulated(built []generate.Built) (*simulate.Proxy, error) {
+func simulated(push *mesh.PushContext, built []generate.Built) (*simulate.Proxy, error) {
 	resources := make([]*resource.Resource, 0, len(built))
 	for _, b := range built {
 		resources = append(resources, b.Resource)
 	}
-	return simulate.New(resources)
+	return simulate.NewPatched(resources, patchedListeners(push, built))
 }
 
 // objects returns the objects of some kinds that a listener or cluster was built from.

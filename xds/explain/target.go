@@ -213,7 +213,7 @@ func (c *checker) atGateway(out *AccessCheck) error {
 		e.host = name
 	}
 	e.buildRoutes()
-	p, err := simulated(e.built)
+	p, err := simulated(e.push, e.built)
 	if err != nil {
 		return err
 	}

@@ -31,10 +31,12 @@ type builtType struct {
 	err       error
 }
 
-// Built is a resource and the queries of its generator.
+// Built is a resource, the queries of its generator, and what became of patches of EnvoyFilters on it.
+// Those on its parts are not among them.
 type Built struct {
 	*resource.Resource
-	Reads []mesh.Dependency
+	Reads   []mesh.Dependency
+	Patches []mesh.PatchNote
 }
 
 // NewBuilder returns a Builder for a proxy. Several generators may have the same type.
@@ -136,7 +138,7 @@ func (b *Builder) build(g Generator, name string) (Built, error) {
 			return Built{}, err
 		}
 	}
-	return Built{Resource: built, Reads: recording.Dependencies()}, nil
+	return Built{Resource: built, Reads: recording.Dependencies(), Patches: recording.PatchNotes()}, nil
 }
 
 // partsOf iterates over the parts of a resource that can be built.

@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"iter"
 	"slices"
 
 	networking "istio.io/api/networking/v1alpha3"
@@ -65,6 +66,21 @@ func (t envoyFilters) follow(from, to *PushContext) {
 		}
 		t.put(to, c.Key, f, c.HasNew)
 	})
+}
+
+// EnvoyFilters iterates over the EnvoyFilters, by path, with those of their patches that take effect on
+// resources: a patch of BOOTSTRAP does on the file that a proxy starts with.
+func (p *PushContext) EnvoyFilters() iter.Seq2[*config.Config, []*patch.Patch] {
+	return func(yield func(*config.Config, []*patch.Patch) bool) {
+		for f := range envoyFilterRows.rowsOf(p).Values() {
+			patches := slices.DeleteFunc(slices.Clone(f.served), func(one *patch.Patch) bool {
+				return one.ApplyTo == networking.EnvoyFilter_BOOTSTRAP
+			})
+			if !yield(f.Config, patches) {
+				return
+			}
+		}
+	}
 }
 
 // followPatches follows the EnvoyFilters that a class may have and others of its namespace not.

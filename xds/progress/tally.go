@@ -17,6 +17,9 @@ import (
 type Tally struct {
 	// Published is the newest revision that proxies were offered.
 	Published int64
+	// FailedPatches and IdlePatches are what Report says of the patches of EnvoyFilters.
+	FailedPatches []status.FailedPatch
+	IdlePatches   []status.IdlePatch
 
 	changes  Ranges               // of the configuration
 	departed map[string]time.Time // of Departures
@@ -181,9 +184,22 @@ func Shorten(text string, limit int) string {
 	return strings.ToValidUTF8(text[:limit], "") + " ..."
 }
 
+// Settled says whether all proxies have advanced to the newest push, and there is one.
+func (s *Tally) Settled() bool {
+	return len(s.proxies) > 0 && !slices.ContainsFunc(s.proxies, func(p Proxy) bool { return p.Generation < s.generation })
+}
+
+// maxPatches bounds the failed patches and the idle ones that a report names.
+const maxPatches = 64
+
 // Report returns what the server reports to the others.
 func (s *Tally) Report(id string, problems int) *status.Replica {
 	out := &status.Replica{ID: id, Proxies: len(s.proxies), ReportsUse: true, Now: s.now(), Problems: s.Problems(problems)}
+	for _, p := range s.FailedPatches[:min(len(s.FailedPatches), maxPatches)] {
+		p.Message = Shorten(p.Message, MaxMessage)
+		out.FailedPatches = append(out.FailedPatches, p)
+	}
+	out.IdlePatches = slices.Clone(s.IdlePatches[:min(len(s.IdlePatches), maxPatches)])
 	for _, c := range s.changes {
 		out.Changes = append(out.Changes, status.Change{From: c.From, To: c.To, Alone: s.Alone(c.To), All: s.All(c.To)})
 	}

@@ -14,5 +14,6 @@
 // fault are reported with their percentages.
 //
 // The simulation knows the features that the generators use, and returns an error for
-// any other matcher, filter or action, so that it overlooks nothing.
+// any other matcher, filter or action, so that it overlooks nothing. In listeners that EnvoyFilters
+// patched it passes over filters that it does not know, and the result names them ([NewPatched]).
 package simulate

@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"fmt"
+	"slices"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	corsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/cors/v3"
@@ -29,10 +30,12 @@ type filters struct {
 	// resolves: the proxy resolves the hosts of requests to dynamic DNS clusters.
 	resolves bool
 	guards   []guard
+	// passedOver are the names of filters that the simulation does not know.
+	passedOver []string
 }
 
-// filtersOf fails on filters that the simulation does not know.
-func (p *Proxy) filtersOf(manager *hcmv3.HttpConnectionManager) (filters, error) {
+// filtersOf fails on filters that the simulation does not know and may not pass over.
+func (p *Proxy) filtersOf(manager *hcmv3.HttpConnectionManager, result *Result) (filters, error) {
 	var out filters
 	for _, f := range manager.GetHttpFilters() {
 		config, err := p.configOf(f)
@@ -65,6 +68,10 @@ func (p *Proxy) filtersOf(manager *hcmv3.HttpConnectionManager) (filters, error)
 		case config.MessageIs(&dynamichttpv3.FilterConfig{}):
 			out.resolves = true
 		default:
+			if p.passOver(f.GetName(), result) {
+				out.passedOver = append(out.passedOver, f.GetName())
+				continue
+			}
 			return filters{}, fmt.Errorf("simulation of the HTTP filter %s", f.GetName())
 		}
 	}
@@ -86,10 +93,11 @@ func guardOf(name string, packed *anypb.Any) (guard, error) {
 	return newAccessGuard(name, config.(*rbacv3.RBAC))
 }
 
-// faultOf parses the fault of a route, nil for none.
-func faultOf(route *routev3.Route) (*Fault, error) {
+// faultOf parses the fault of a route, nil for none. It fails on what a route says of other filters than
+// those that are passed over.
+func faultOf(route *routev3.Route, passedOver []string) (*Fault, error) {
 	for name := range route.GetTypedPerFilterConfig() {
-		if name != faultFilter && name != corsFilter && name != grpcWebFilter {
+		if !slices.Contains(passedOver, name) && name != faultFilter && name != corsFilter && name != grpcWebFilter {
 			return nil, fmt.Errorf("simulation of the filter %s of a route", name)
 		}
 	}

@@ -19,12 +19,13 @@ func (p *Proxy) http(manager *hcmv3.HttpConnectionManager, a attributes, result 
 	r := a.request
 	config := manager.GetRouteConfig()
 	if rds := manager.GetRds(); rds != nil {
+		result.RouteConfig = rds.GetRouteConfigName()
 		if config = p.routes[rds.GetRouteConfigName()]; config == nil {
 			result.Err = fmt.Errorf("%w %s", ErrNoRouteConfig, rds.GetRouteConfigName())
 			return
 		}
 	}
-	with, err := p.filtersOf(manager)
+	with, err := p.filtersOf(manager, result)
 	if err != nil {
 		result.Err = err
 		return
@@ -93,7 +94,7 @@ func withRetries(route *routev3.Route, of *routev3.VirtualHost) *routev3.Route {
 // filter runs a request through the filters, the router last.
 func (p *Proxy) filter(with filters, route *routev3.Route, r Request, result *Result) {
 	if with.faults {
-		result.Fault, result.Err = faultOf(route)
+		result.Fault, result.Err = faultOf(route, with.passedOver)
 	}
 	answered := result.Fault.AbortsAll()
 	if with.cors && result.Err == nil && !answered {

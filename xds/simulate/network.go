@@ -21,9 +21,9 @@ type networkFilters struct {
 	last proto.Message
 }
 
-// networkFilters fails on filters that the simulation does not know, and on filters behind
-// the last.
-func (p *Proxy) networkFilters(chain *listenerv3.FilterChain) (networkFilters, error) {
+// networkFilters fails on filters that the simulation does not know and may not pass over, and on
+// filters behind the last.
+func (p *Proxy) networkFilters(chain *listenerv3.FilterChain, result *Result) (networkFilters, error) {
 	var out networkFilters
 	for _, f := range chain.GetFilters() {
 		packed, err := p.configOf(f)
@@ -55,6 +55,9 @@ func (p *Proxy) networkFilters(chain *listenerv3.FilterChain) (networkFilters, e
 			}
 			out.last = config
 		default:
+			if p.passOver(f.GetName(), result) {
+				continue
+			}
 			return networkFilters{}, fmt.Errorf("simulation of %s", proto.MessageName(config))
 		}
 	}

@@ -47,6 +47,7 @@ type Proxy struct {
 	clusters   map[string]*clusterv3.Cluster
 	endpoints  map[string]*endpointv3.ClusterLoadAssignment
 	extensions map[string]*corev3.TypedExtensionConfig
+	patched    Patched
 }
 
 // New parses listeners, routes, clusters, endpoints and the configurations of filters, and
@@ -184,6 +185,11 @@ type Result struct {
 	// Listener, FilterChain, VirtualHost and Route are the names of what matched the
 	// request.
 	Listener, FilterChain, VirtualHost, Route string
+	// RouteConfig is the name of the route configuration that the listener names; empty for none.
+	RouteConfig string
+	// PassedOver are filters of a patched listener that the simulation does not know. The rest of
+	// the result is true only if they let the request be.
+	PassedOver []PassedOver
 	// Tunnel is the host:port to which endpoints forward the connection, empty for none.
 	Tunnel string
 	// Chain is the filter chain, nil for a gRPC client.
@@ -333,6 +339,7 @@ func (p *Proxy) Run(r Request) Result {
 		return result
 	}
 	result.FilterChain, result.Chain = chain.GetName(), chain
+	p.passOverListenerFilters(listener, &result)
 	if ends := chain.GetTransportSocket() != nil; ends && !r.encrypted() {
 		result.Err = fmt.Errorf("listener %s: %w", listener.GetName(), ErrPlaintext)
 		return result
@@ -343,7 +350,7 @@ func (p *Proxy) Run(r Request) Result {
 
 // chain runs a connection through the network filters of a chain.
 func (p *Proxy) chain(l *listenerv3.Listener, chain *listenerv3.FilterChain, r Request, result *Result) error {
-	filters, err := p.networkFilters(chain)
+	filters, err := p.networkFilters(chain, result)
 	if err != nil {
 		return fmt.Errorf("listener %s: %w", l.GetName(), err)
 	}

@@ -144,6 +144,8 @@ const (
 	ReporterMissing     Code = "PTL0452"
 	ReporterUnfit       Code = "PTL0453"
 	TelemetryNotForGRPC Code = "PTL0454"
+	PatchFailed         Code = "PTL0461"
+	PatchIdle           Code = "PTL0462"
 	PatchFaulty         Code = "PTL0471"
 	PatchOdd            Code = "PTL0472"
 	PatchOpens          Code = "PTL0473"
@@ -247,7 +249,7 @@ var kinds = []Kind{
 	{PeersChange, "", Info, status.PartlyServed, "PeerAuthentications of a namespace have changed, and not all proxies follow them yet", "servers take what the former and the new ones ask for, until clients follow"},
 	{PlaintextBegins, "", Warning, "", "a change takes encryption away: modes, a rule or labels of endpoints", "clients send plaintext, or servers take it, once the change is through; policies that name identities know no caller then"},
 	{PeersPortUnused, "", Info, status.ResolvedRefs, "portLevelMtls of a PeerAuthentication names a port at which no workload of it takes connections", "what it says of the port has no effect"},
-	{PolicyUnused, "", Info, status.ResolvedRefs, "an AuthorizationPolicy, a RequestAuthentication or a Telemetry selects no known proxy, or targets no gateway", "the policy has no effect"},
+	{PolicyUnused, "", Info, status.ResolvedRefs, "an AuthorizationPolicy, a RequestAuthentication, a Telemetry or an EnvoyFilter selects no known proxy, or targets no gateway", "it has no effect"},
 	{PolicyShutsOut, "", Info, status.PartlyServed, "an ALLOW policy has no rules, and no other ALLOW policy is for its workloads", "the workloads refuse every request"},
 	{PolicyShadowed, "", Warning, status.Conflicted, "a DENY policy refuses all that an ALLOW policy allows", "the ALLOW policy has no effect"},
 	{RuleNeverMatches, "", Warning, status.PartlyServed, "a policy names a path, a host or a principal that no request has", "the value matches nothing"},
@@ -279,6 +281,8 @@ var kinds = []Kind{
 	{ReporterMissing, "", Error, status.ResolvedRefs, "a Telemetry names a provider that the mesh configuration does not have, or whose service a proxy does not see, or traces without a provider", "proxies send it nothing, and go on with all else"},
 	{ReporterUnfit, "", Warning, status.PartlyServed, "a Telemetry names a provider for what Envoy cannot send to it", "proxies send it nothing"},
 	{TelemetryNotForGRPC, "", Info, status.PartlyServed, "a Telemetry is for a gRPC program without a proxy", "the program takes neither logs, traces nor metrics from it"},
+	{PatchFailed, "", Error, status.PartlyServed, "a patch of an EnvoyFilter could not be applied to a resource that it matches", "proxies have the resource without the patch; other patches of it apply"},
+	{PatchIdle, "", Warning, status.ResolvedRefs, "a patch of an EnvoyFilter matches nothing in any connected proxy, though the EnvoyFilter selects some", "the patch has no effect until something matches"},
 	{PatchFaulty, "", Error, status.PartlyServed, "a patch of an EnvoyFilter has a value that cannot be read, or that no Envoy takes", "the patch has no effect"},
 	{PatchOdd, "", Warning, status.PartlyServed, "a patch of an EnvoyFilter has something that Envoy does not know or will lose, or matches a filter by a name that Envoy has lost", "the message says what"},
 	{PatchOpens, "", Warning, status.PartlyServed, "a patch of an EnvoyFilter takes away, or changes, what authenticates, authorizes or encrypts", "its proxies may let in what policies would refuse, also in plaintext"},

@@ -56,6 +56,7 @@ const (
 	BystandersRow Row = "u" // the sidecars that capture neither traffic nor DNS; no key
 	PlacedRow     Row = "l" // the proxies that have a locality, or may have one, of a namespace, or of all
 	UnplacedRow   Row = "m" // the other proxies, of a namespace, or of all
+	ConnectedRow  Row = "f" // the connected Envoys of a namespace, or of all
 
 	SecretRow Row = "t" // whether a secret can be opened, and the stages of its certificates, by its path
 
@@ -189,6 +190,9 @@ func proxyRows(p *status.Proxy) []Row {
 		where = PlacedRow
 	}
 	out = append(out, where, where+Row(proxy.Namespace))
+	if p.Replica != "" && proxy.Type != discovery.Proxyless {
+		out = append(out, ConnectedRow, ConnectedRow+Row(proxy.Namespace))
+	}
 	for _, address := range proxy.IPAddresses {
 		out = append(out, AddressRow+Row(address))
 	}

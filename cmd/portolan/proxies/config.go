@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -87,6 +88,7 @@ type proxyView struct {
 type proxyViewFlags struct {
 	output, dump string
 	dumped       bool // whether dump is given
+	patches      bool
 	where        proxyScope
 }
 
@@ -110,9 +112,13 @@ but those of secrets: of these there are the certificates, and never a key.` + v
 			if flags.output != "short" {
 				return cli.WriteDocument(env.Stdout, flags.output, config)
 			}
+			if flags.patches {
+				return env.printProxyConfig(config, []proxyTable{patchRows})
+			}
 			return env.printProxyConfig(config, view.tables)
 		},
 	}
+	c.Flags().BoolVar(&flags.patches, "show-patches", false, "show instead which EnvoyFilters patched what, and which patches failed")
 	cli.RegisterOutput(c, &flags.output, "short", "json", "yaml")
 	flags.where.register(c)
 	if view.dump {
@@ -195,6 +201,23 @@ func (e *environment) printProxyConfig(config *admin.ProxyConfig, tables []proxy
 		}
 	}
 	return nil
+}
+
+// patchRows lists the patches of EnvoyFilters that match the resources of a proxy.
+func patchRows(config *admin.ProxyConfig) ([][]string, error) {
+	rows := [][]string{{"TYPE", "NAME", "ENVOYFILTER", "PATCH", "RESULT"}}
+	for _, t := range config.Types {
+		for _, r := range t.Resources {
+			for _, p := range r.Patches {
+				result := "applied"
+				if p.Error != "" {
+					result = "! failed: " + p.Error
+				}
+				rows = append(rows, []string{t.Name, r.Name, p.EnvoyFilter, strings.TrimPrefix(p.Field, "spec."), result})
+			}
+		}
+	}
+	return rows, nil
 }
 
 // tellNotSynced prints how many resources differ from what the proxy should have, if any.

@@ -467,3 +467,23 @@ func TestProxyDiffOfADump(t *testing.T) {
 		t.Errorf("exit code %d: %s", o.Code, o.Err)
 	}
 }
+
+// TestShowPatches: --show-patches lists which EnvoyFilter patched which resource, and which failed.
+func TestShowPatches(t *testing.T) {
+	config := someProxyConfig(t)
+	config.Types[0].Resources[0].Patches = []admin.ProxyPatch{
+		{EnvoyFilter: "shop/slow", Field: "spec.configPatches[0]"}, {EnvoyFilter: "shop/bad", Field: "spec.configPatches[1]", Error: "no good"},
+	}
+	rows, err := patchRows(&config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := [][]string{
+		{"TYPE", "NAME", "ENVOYFILTER", "PATCH", "RESULT"},
+		{"CDS", "PassthroughCluster", "shop/slow", "configPatches[0]", "applied"},
+		{"CDS", "PassthroughCluster", "shop/bad", "configPatches[1]", "! failed: no good"},
+	}
+	if d := cmp.Diff(want, rows); d != "" {
+		t.Errorf("(-want +got)\n%s", d)
+	}
+}

@@ -152,6 +152,7 @@ func explanationRows(e explain.Explanation) [][]string {
 	} else if len(e.Destinations) > 0 {
 		rows = append(rows, []string{"route", joinNonEmpty("of the connection as it is", destinationsText(e))})
 	}
+	rows = append(rows, patchedRows(e.Patches, e.NotSimulated)...)
 	for _, d := range e.Destinations {
 		rows = append(rows, destinationRows(d)...)
 	}
@@ -205,6 +206,22 @@ func destinationRows(d explain.Destination) [][]string {
 	for _, in := range d.Inbound {
 		rows = append(rows, []string{"inbound", inboundText(in)})
 		rows = append(rows, accessRows(in.Access)...)
+		rows = append(rows, patchedRows(in.Patches, in.NotSimulated)...)
+	}
+	return rows
+}
+
+// patchedRows returns a row for each patch of an EnvoyFilter, and for each filter that is not simulated.
+func patchedRows(patches []explain.Patch, notSimulated []string) (rows [][]string) {
+	for _, p := range patches {
+		text := fmt.Sprintf("%s by envoyfilter/%s %s", p.Resource, p.EnvoyFilter, strings.TrimPrefix(p.Field, "spec."))
+		if p.Error != "" {
+			text = "! not " + text + ": " + p.Error
+		}
+		rows = append(rows, []string{"patched", text})
+	}
+	for _, text := range notSimulated {
+		rows = append(rows, []string{"not known", "! " + text})
 	}
 	return rows
 }

@@ -431,6 +431,9 @@ type Replica struct {
 	Now *Count `protobuf:"bytes,7,opt,name=now,proto3" json:"now,omitempty"`
 	// What became of the proxies that asked it to be registered.
 	Registrations []*Registration `protobuf:"bytes,8,rep,name=registrations,proto3" json:"registrations,omitempty"`
+	// Patches of EnvoyFilters that could not be applied, and those that match nothing.
+	FailedPatches []*FailedPatch `protobuf:"bytes,9,rep,name=failed_patches,json=failedPatches,proto3" json:"failed_patches,omitempty"`
+	IdlePatches   []*IdlePatch   `protobuf:"bytes,10,rep,name=idle_patches,json=idlePatches,proto3" json:"idle_patches,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -521,6 +524,163 @@ func (x *Replica) GetRegistrations() []*Registration {
 	return nil
 }
 
+func (x *Replica) GetFailedPatches() []*FailedPatch {
+	if x != nil {
+		return x.FailedPatches
+	}
+	return nil
+}
+
+func (x *Replica) GetIdlePatches() []*IdlePatch {
+	if x != nil {
+		return x.IdlePatches
+	}
+	return nil
+}
+
+// FailedPatch is a patch of an EnvoyFilter that could not be applied to some resources.
+type FailedPatch struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The path of the EnvoyFilter, and the place of the patch in its configPatches.
+	Filter string `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
+	Index  int64  `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	// Why it could not be applied.
+	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	// Some of the resources, each with its type before its name, and how many there are.
+	Resources     []string `protobuf:"bytes,4,rep,name=resources,proto3" json:"resources,omitempty"`
+	Count         int64    `protobuf:"varint,5,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FailedPatch) Reset() {
+	*x = FailedPatch{}
+	mi := &file_status_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FailedPatch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FailedPatch) ProtoMessage() {}
+
+func (x *FailedPatch) ProtoReflect() protoreflect.Message {
+	mi := &file_status_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FailedPatch.ProtoReflect.Descriptor instead.
+func (*FailedPatch) Descriptor() ([]byte, []int) {
+	return file_status_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *FailedPatch) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *FailedPatch) GetIndex() int64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *FailedPatch) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *FailedPatch) GetResources() []string {
+	if x != nil {
+		return x.Resources
+	}
+	return nil
+}
+
+func (x *FailedPatch) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+// IdlePatch is a patch of an EnvoyFilter that matches nothing in the resources of a server's proxies.
+type IdlePatch struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The path of the EnvoyFilter, its version as the server has it, and the place of the patch in
+	// its configPatches.
+	Filter        string `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
+	Version       string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	Index         int64  `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *IdlePatch) Reset() {
+	*x = IdlePatch{}
+	mi := &file_status_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *IdlePatch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*IdlePatch) ProtoMessage() {}
+
+func (x *IdlePatch) ProtoReflect() protoreflect.Message {
+	mi := &file_status_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use IdlePatch.ProtoReflect.Descriptor instead.
+func (*IdlePatch) Descriptor() ([]byte, []int) {
+	return file_status_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *IdlePatch) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *IdlePatch) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *IdlePatch) GetIndex() int64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
 // Registration is what became of a proxy that asked a server to be registered in a group.
 type Registration struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -536,7 +696,7 @@ type Registration struct {
 
 func (x *Registration) Reset() {
 	*x = Registration{}
-	mi := &file_status_proto_msgTypes[5]
+	mi := &file_status_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -548,7 +708,7 @@ func (x *Registration) String() string {
 func (*Registration) ProtoMessage() {}
 
 func (x *Registration) ProtoReflect() protoreflect.Message {
-	mi := &file_status_proto_msgTypes[5]
+	mi := &file_status_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -561,7 +721,7 @@ func (x *Registration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Registration.ProtoReflect.Descriptor instead.
 func (*Registration) Descriptor() ([]byte, []int) {
-	return file_status_proto_rawDescGZIP(), []int{5}
+	return file_status_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Registration) GetGroup() string {
@@ -607,7 +767,7 @@ type Use struct {
 
 func (x *Use) Reset() {
 	*x = Use{}
-	mi := &file_status_proto_msgTypes[6]
+	mi := &file_status_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -619,7 +779,7 @@ func (x *Use) String() string {
 func (*Use) ProtoMessage() {}
 
 func (x *Use) ProtoReflect() protoreflect.Message {
-	mi := &file_status_proto_msgTypes[6]
+	mi := &file_status_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -632,7 +792,7 @@ func (x *Use) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Use.ProtoReflect.Descriptor instead.
 func (*Use) Descriptor() ([]byte, []int) {
-	return file_status_proto_rawDescGZIP(), []int{6}
+	return file_status_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Use) GetReplica() string {
@@ -669,7 +829,7 @@ type Sources struct {
 
 func (x *Sources) Reset() {
 	*x = Sources{}
-	mi := &file_status_proto_msgTypes[7]
+	mi := &file_status_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -681,7 +841,7 @@ func (x *Sources) String() string {
 func (*Sources) ProtoMessage() {}
 
 func (x *Sources) ProtoReflect() protoreflect.Message {
-	mi := &file_status_proto_msgTypes[7]
+	mi := &file_status_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -694,7 +854,7 @@ func (x *Sources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sources.ProtoReflect.Descriptor instead.
 func (*Sources) Descriptor() ([]byte, []int) {
-	return file_status_proto_rawDescGZIP(), []int{7}
+	return file_status_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Sources) GetReplica() string {
@@ -730,7 +890,7 @@ type SourceState struct {
 
 func (x *SourceState) Reset() {
 	*x = SourceState{}
-	mi := &file_status_proto_msgTypes[8]
+	mi := &file_status_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -742,7 +902,7 @@ func (x *SourceState) String() string {
 func (*SourceState) ProtoMessage() {}
 
 func (x *SourceState) ProtoReflect() protoreflect.Message {
-	mi := &file_status_proto_msgTypes[8]
+	mi := &file_status_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -755,7 +915,7 @@ func (x *SourceState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceState.ProtoReflect.Descriptor instead.
 func (*SourceState) Descriptor() ([]byte, []int) {
-	return file_status_proto_rawDescGZIP(), []int{8}
+	return file_status_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SourceState) GetName() string {
@@ -818,7 +978,7 @@ type SourceContent struct {
 
 func (x *SourceContent) Reset() {
 	*x = SourceContent{}
-	mi := &file_status_proto_msgTypes[9]
+	mi := &file_status_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -830,7 +990,7 @@ func (x *SourceContent) String() string {
 func (*SourceContent) ProtoMessage() {}
 
 func (x *SourceContent) ProtoReflect() protoreflect.Message {
-	mi := &file_status_proto_msgTypes[9]
+	mi := &file_status_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -843,7 +1003,7 @@ func (x *SourceContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceContent.ProtoReflect.Descriptor instead.
 func (*SourceContent) Descriptor() ([]byte, []int) {
-	return file_status_proto_rawDescGZIP(), []int{9}
+	return file_status_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SourceContent) GetReplica() string {
@@ -903,7 +1063,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_status_proto_msgTypes[10]
+	mi := &file_status_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -915,7 +1075,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_status_proto_msgTypes[10]
+	mi := &file_status_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -928,7 +1088,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_status_proto_rawDescGZIP(), []int{10}
+	return file_status_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Change) GetFrom() int64 {
@@ -973,7 +1133,7 @@ type Count struct {
 
 func (x *Count) Reset() {
 	*x = Count{}
-	mi := &file_status_proto_msgTypes[11]
+	mi := &file_status_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -985,7 +1145,7 @@ func (x *Count) String() string {
 func (*Count) ProtoMessage() {}
 
 func (x *Count) ProtoReflect() protoreflect.Message {
-	mi := &file_status_proto_msgTypes[11]
+	mi := &file_status_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -998,7 +1158,7 @@ func (x *Count) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Count.ProtoReflect.Descriptor instead.
 func (*Count) Descriptor() ([]byte, []int) {
-	return file_status_proto_rawDescGZIP(), []int{11}
+	return file_status_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Count) GetAccepted() int64 {
@@ -1050,7 +1210,7 @@ type Trouble struct {
 
 func (x *Trouble) Reset() {
 	*x = Trouble{}
-	mi := &file_status_proto_msgTypes[12]
+	mi := &file_status_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1062,7 +1222,7 @@ func (x *Trouble) String() string {
 func (*Trouble) ProtoMessage() {}
 
 func (x *Trouble) ProtoReflect() protoreflect.Message {
-	mi := &file_status_proto_msgTypes[12]
+	mi := &file_status_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1075,7 +1235,7 @@ func (x *Trouble) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Trouble.ProtoReflect.Descriptor instead.
 func (*Trouble) Descriptor() ([]byte, []int) {
-	return file_status_proto_rawDescGZIP(), []int{12}
+	return file_status_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Trouble) GetNode() string {
@@ -1166,7 +1326,7 @@ type KnownProxy struct {
 
 func (x *KnownProxy) Reset() {
 	*x = KnownProxy{}
-	mi := &file_status_proto_msgTypes[13]
+	mi := &file_status_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1178,7 +1338,7 @@ func (x *KnownProxy) String() string {
 func (*KnownProxy) ProtoMessage() {}
 
 func (x *KnownProxy) ProtoReflect() protoreflect.Message {
-	mi := &file_status_proto_msgTypes[13]
+	mi := &file_status_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1191,7 +1351,7 @@ func (x *KnownProxy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KnownProxy.ProtoReflect.Descriptor instead.
 func (*KnownProxy) Descriptor() ([]byte, []int) {
-	return file_status_proto_rawDescGZIP(), []int{13}
+	return file_status_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *KnownProxy) GetNode() string {
@@ -1337,7 +1497,7 @@ const file_status_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\a \x01(\x03R\n" +
 	"generation\x12\x18\n" +
-	"\amanager\x18\b \x01(\tR\amanager\"\xce\x02\n" +
+	"\amanager\x18\b \x01(\tR\amanager\"\xda\x03\n" +
 	"\aReplica\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aproxies\x18\x02 \x01(\x03R\aproxies\x125\n" +
@@ -1347,7 +1507,20 @@ const file_status_proto_rawDesc = "" +
 	"\vreports_use\x18\x06 \x01(\bR\n" +
 	"reportsUse\x12,\n" +
 	"\x03now\x18\a \x01(\v2\x1a.portolan.storage.v1.CountR\x03now\x12G\n" +
-	"\rregistrations\x18\b \x03(\v2!.portolan.storage.v1.RegistrationR\rregistrations\"p\n" +
+	"\rregistrations\x18\b \x03(\v2!.portolan.storage.v1.RegistrationR\rregistrations\x12G\n" +
+	"\x0efailed_patches\x18\t \x03(\v2 .portolan.storage.v1.FailedPatchR\rfailedPatches\x12A\n" +
+	"\fidle_patches\x18\n" +
+	" \x03(\v2\x1e.portolan.storage.v1.IdlePatchR\vidlePatches\"\x89\x01\n" +
+	"\vFailedPatch\x12\x16\n" +
+	"\x06filter\x18\x01 \x01(\tR\x06filter\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\x03R\x05index\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\x12\x1c\n" +
+	"\tresources\x18\x04 \x03(\tR\tresources\x12\x14\n" +
+	"\x05count\x18\x05 \x01(\x03R\x05count\"S\n" +
+	"\tIdlePatch\x12\x16\n" +
+	"\x06filter\x18\x01 \x01(\tR\x06filter\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\x12\x14\n" +
+	"\x05index\x18\x03 \x01(\x03R\x05index\"p\n" +
 	"\fRegistration\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x1e\n" +
@@ -1429,40 +1602,44 @@ func file_status_proto_rawDescGZIP() []byte {
 	return file_status_proto_rawDescData
 }
 
-var file_status_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_status_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_status_proto_goTypes = []any{
 	(*Status)(nil),          // 0: portolan.storage.v1.Status
 	(*Condition)(nil),       // 1: portolan.storage.v1.Condition
 	(*ClientStatus)(nil),    // 2: portolan.storage.v1.ClientStatus
 	(*ClientCondition)(nil), // 3: portolan.storage.v1.ClientCondition
 	(*Replica)(nil),         // 4: portolan.storage.v1.Replica
-	(*Registration)(nil),    // 5: portolan.storage.v1.Registration
-	(*Use)(nil),             // 6: portolan.storage.v1.Use
-	(*Sources)(nil),         // 7: portolan.storage.v1.Sources
-	(*SourceState)(nil),     // 8: portolan.storage.v1.SourceState
-	(*SourceContent)(nil),   // 9: portolan.storage.v1.SourceContent
-	(*Change)(nil),          // 10: portolan.storage.v1.Change
-	(*Count)(nil),           // 11: portolan.storage.v1.Count
-	(*Trouble)(nil),         // 12: portolan.storage.v1.Trouble
-	(*KnownProxy)(nil),      // 13: portolan.storage.v1.KnownProxy
-	nil,                     // 14: portolan.storage.v1.KnownProxy.LabelsEntry
+	(*FailedPatch)(nil),     // 5: portolan.storage.v1.FailedPatch
+	(*IdlePatch)(nil),       // 6: portolan.storage.v1.IdlePatch
+	(*Registration)(nil),    // 7: portolan.storage.v1.Registration
+	(*Use)(nil),             // 8: portolan.storage.v1.Use
+	(*Sources)(nil),         // 9: portolan.storage.v1.Sources
+	(*SourceState)(nil),     // 10: portolan.storage.v1.SourceState
+	(*SourceContent)(nil),   // 11: portolan.storage.v1.SourceContent
+	(*Change)(nil),          // 12: portolan.storage.v1.Change
+	(*Count)(nil),           // 13: portolan.storage.v1.Count
+	(*Trouble)(nil),         // 14: portolan.storage.v1.Trouble
+	(*KnownProxy)(nil),      // 15: portolan.storage.v1.KnownProxy
+	nil,                     // 16: portolan.storage.v1.KnownProxy.LabelsEntry
 }
 var file_status_proto_depIdxs = []int32{
 	1,  // 0: portolan.storage.v1.Status.conditions:type_name -> portolan.storage.v1.Condition
 	3,  // 1: portolan.storage.v1.ClientStatus.conditions:type_name -> portolan.storage.v1.ClientCondition
-	10, // 2: portolan.storage.v1.Replica.changes:type_name -> portolan.storage.v1.Change
-	12, // 3: portolan.storage.v1.Replica.troubles:type_name -> portolan.storage.v1.Trouble
-	11, // 4: portolan.storage.v1.Replica.now:type_name -> portolan.storage.v1.Count
-	5,  // 5: portolan.storage.v1.Replica.registrations:type_name -> portolan.storage.v1.Registration
-	8,  // 6: portolan.storage.v1.Sources.sources:type_name -> portolan.storage.v1.SourceState
-	11, // 7: portolan.storage.v1.Change.alone:type_name -> portolan.storage.v1.Count
-	11, // 8: portolan.storage.v1.Change.all:type_name -> portolan.storage.v1.Count
-	14, // 9: portolan.storage.v1.KnownProxy.labels:type_name -> portolan.storage.v1.KnownProxy.LabelsEntry
-	10, // [10:10] is the sub-list for method output_type
-	10, // [10:10] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	12, // 2: portolan.storage.v1.Replica.changes:type_name -> portolan.storage.v1.Change
+	14, // 3: portolan.storage.v1.Replica.troubles:type_name -> portolan.storage.v1.Trouble
+	13, // 4: portolan.storage.v1.Replica.now:type_name -> portolan.storage.v1.Count
+	7,  // 5: portolan.storage.v1.Replica.registrations:type_name -> portolan.storage.v1.Registration
+	5,  // 6: portolan.storage.v1.Replica.failed_patches:type_name -> portolan.storage.v1.FailedPatch
+	6,  // 7: portolan.storage.v1.Replica.idle_patches:type_name -> portolan.storage.v1.IdlePatch
+	10, // 8: portolan.storage.v1.Sources.sources:type_name -> portolan.storage.v1.SourceState
+	13, // 9: portolan.storage.v1.Change.alone:type_name -> portolan.storage.v1.Count
+	13, // 10: portolan.storage.v1.Change.all:type_name -> portolan.storage.v1.Count
+	16, // 11: portolan.storage.v1.KnownProxy.labels:type_name -> portolan.storage.v1.KnownProxy.LabelsEntry
+	12, // [12:12] is the sub-list for method output_type
+	12, // [12:12] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_status_proto_init() }
@@ -1476,7 +1653,7 @@ func file_status_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_status_proto_rawDesc), len(file_status_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -20,10 +20,11 @@ type Built struct {
 	reads   []mesh.Dependency
 	traits  bool // some of reads are of traits
 	patches []mesh.PatchNote
+	typeURL string // of the generator; empty for a composed one
+	name    string // also of what has no resource; empty for a composed one
 
 	// Set if the resource is shared:
 	family   *family // nil for a composed one
-	name     string
 	composed *composedID
 	users    int // guarded by Memo.mu
 	// under has the resource under versions that also cover its parent, the last used
@@ -40,6 +41,7 @@ func Alone(v *mesh.View, g generate.Generator, name string) (*Built, error) {
 	}
 	reads := recording.Dependencies()
 	return &Built{
+		typeURL: g.TypeURL(), name: name,
 		Resource: built, reads: reads, traits: slices.ContainsFunc(reads, mesh.Dependency.OfTrait), patches: recording.PatchNotes(),
 	}, nil
 }

@@ -91,7 +91,7 @@ func (m *Memo) build(f *family, v *mesh.View, g generate.Generator, name string)
 	if err != nil {
 		return nil, err
 	}
-	b.family, b.name, b.users = f, name, 1
+	b.family, b.users = f, 1
 	m.add(b)
 	return b, nil
 }

@@ -10,11 +10,12 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh/origins"
 )
 
-// Uses counts, by object, the resources in use that were made of it. It is safe for
-// concurrent use; the zero Uses is empty.
+// Uses counts, by object, the resources in use that were made of it, and by patch of an EnvoyFilter
+// those that it matched. It is safe for concurrent use; the zero Uses is empty.
 type Uses struct {
 	mu          sync.Mutex // guards the fields below
 	parts       [status.UseParts]usePart
+	patches     patchUses
 	changeCount int64
 }
 
@@ -43,6 +44,9 @@ func (u *Uses) count(b *Built, delta int) {
 	}
 	for _, p := range b.patches { // also of what a patch removed
 		u.mention(p.Filter, delta)
+		if u.patches.count(b, p, delta) {
+			u.changeCount++
+		}
 	}
 	if b.Resource != nil {
 		origins.Each(b.reads, func(key config.Key) { u.mention(key, delta) })
@@ -84,7 +88,8 @@ func (u *Uses) Objects() (out [status.UseParts][]uint64) {
 	return out
 }
 
-// ChangeCount changes whenever an object begins or ceases to be in use.
+// ChangeCount changes whenever an object begins or ceases to be in use, and when a patch begins or
+// ceases to match anything, or to fail on a resource.
 func (u *Uses) ChangeCount() int64 {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -30,6 +30,7 @@ type Index struct {
 	unbuilt unbuilt
 
 	registrations registrations
+	patches       patches
 }
 
 // reads are the rows that a judgement read.
@@ -54,7 +55,7 @@ func (x *Index) next(to verdict.Facts, warnings func(*config.Config) []verdict.V
 	if x != nil && x.world.Mesh != nil && x.world.Mesh.MeshConfig() == to.Mesh.MeshConfig() {
 		*next = *x
 	}
-	from, before, registered := next.world.Facts, next.unbuilt, next.registrations
+	from, before, registered, patched := next.world.Facts, next.unbuilt, next.registrations, next.patches
 	due := map[string]struct{}{}
 	for c := range pmap.Diff(from.Configs(), to.Configs()) {
 		due[c.Key] = struct{}{}
@@ -78,6 +79,10 @@ func (x *Index) next(to verdict.Facts, warnings func(*config.Config) []verdict.V
 	}
 	next.registrations = followRegistrations(next.registrations, from, to)
 	for path := range reportedAnew(registered, next.registrations) {
+		due[path] = struct{}{}
+	}
+	next.patches = followPatches(next.patches, from, to)
+	for path := range reportedAnew(patched, next.patches) {
 		due[path] = struct{}{}
 	}
 	next.world = next.world.Next(to)

@@ -47,5 +47,6 @@ func (x *Index) judgeObject(object *config.Config, alone []verdict.Verdict) ([]v
 	addCrossings(j, object)
 	x.unbuilt.addVerdicts(j, object)
 	x.registrations.addVerdicts(j, object)
+	x.patches.addVerdicts(j, object)
 	return j.Outcome()
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/labels"
+	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	selecting "github.com/portolan-mesh/portolan/xds/mesh/policy"
 	"github.com/portolan-mesh/portolan/xds/verdict"
@@ -31,12 +32,17 @@ type chosen struct {
 }
 
 func selectionOf(j *verdict.Judge, object *config.Config) selection {
+	return selectionIn(j, object, verdict.PlacedRow, verdict.UnplacedRow)
+}
+
+// selectionIn is selectionOf among the proxies of some rows.
+func selectionIn(j *verdict.Judge, object *config.Config, rows ...verdict.Row) selection {
 	s := selection{judge: judge{j}, object: object, policy: selecting.NewPolicy(object), root: j.Mesh().MeshConfig().GetRootNamespace()}
 	of := object.Namespace
 	if of == s.root {
 		of = ""
 	}
-	for _, table := range []verdict.Row{verdict.PlacedRow, verdict.UnplacedRow} {
+	for _, table := range rows {
 		for known := range j.Known(table, of).Values() {
 			p := verdict.ProxyOf(known)
 			if p == nil || len(s.selected) == verdict.MaxLooked {
@@ -67,19 +73,24 @@ func (s *selection) workload(p *discovery.Proxy) selecting.Workload {
 
 // unused tells that the policy selects nobody. A policy without a selector waits for workloads.
 func (s *selection) unused() {
-	spec := s.object.Spec.(interface {
-		GetSelector() *typev1beta1.WorkloadSelector
-	})
 	missing := s.untargeted()
 	switch {
 	case len(s.selected) > 0 || missing:
 	case len(s.policy.Targets()) > 0:
 		s.add(verdict.PolicyUnused, "spec.targetRefs", "name a Gateway of networking.istio.io that selects gateways of this namespace, or select them by selector",
-			"target no known gateway: the policy has no effect until the Gateway selects one of namespace %s, or one has the label %s with the name of a Gateway of another API", s.object.Namespace, selecting.GatewayLabel)
-	case len(spec.GetSelector().GetMatchLabels()) > 0:
-		s.add(verdict.PolicyUnused, "spec.selector", "mend the labels, or start the proxy of the workload",
-			"selects no known proxy: the policy has no effect until one has the labels")
+			"target no known gateway: it has no effect until the Gateway selects one of namespace %s, or one has the label %s with the name of a Gateway of another API", s.object.Namespace, selecting.GatewayLabel)
+	case s.policy.Narrow():
+		s.add(verdict.PolicyUnused, s.field(), "mend the labels, or start the proxy of the workload",
+			"selects no known proxy: it has no effect until one has the labels")
 	}
+}
+
+// field is the field of the policy that selects by labels.
+func (s *selection) field() string {
+	if s.object.Kind == schema.EnvoyFilter.Kind {
+		return "spec.workloadSelector"
+	}
+	return "spec.selector"
 }
 
 // untargeted tells of targets that are Gateways which are not there, and says whether there are any.
@@ -91,9 +102,9 @@ func (s *selection) untargeted() (some bool) {
 		}
 		some = true
 		field := verdict.At("spec.targetRefs", i)
-		if s.object.Spec.(interface {
+		if spec, ok := s.object.Spec.(interface {
 			GetTargetRef() *typev1beta1.PolicyTargetReference
-		}).GetTargetRef() != nil {
+		}); ok && spec.GetTargetRef() != nil {
 			field = "spec.targetRef"
 		}
 		s.add(verdict.GatewayUnknown, field+".name", "apply the Gateway, or name one of this namespace",
