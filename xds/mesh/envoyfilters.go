@@ -73,7 +73,7 @@ func (t envoyFilters) follow(from, to *PushContext) {
 func (p *PushContext) EnvoyFilters() iter.Seq2[*config.Config, []*patch.Patch] {
 	return func(yield func(*config.Config, []*patch.Patch) bool) {
 		for f := range envoyFilterRows.rowsOf(p).Values() {
-			patches := slices.DeleteFunc(slices.Clone(f.served), func(one *patch.Patch) bool {
+			patches := slices.DeleteFunc(slices.Clone(f.Patches), func(one *patch.Patch) bool {
 				return one.ApplyTo == networking.EnvoyFilter_BOOTSTRAP
 			})
 			if !yield(f.Config, patches) {
