@@ -123,7 +123,7 @@ func Validate(ctx context.Context, path, bootstrap string, how Settings) error {
 	}
 	if said := strings.TrimSpace(string(out)); said != "" && ctx.Err() == nil {
 		lines := strings.Split(said, "\n")
-		return fmt.Errorf("Envoy refuses the bootstrap: %s", logPrefix.ReplaceAllString(lines[len(lines)-1], ""))
+		return fmt.Errorf("the Envoy refuses the bootstrap: %s", logPrefix.ReplaceAllString(lines[len(lines)-1], ""))
 	}
 	return fmt.Errorf("the bootstrap cannot be checked: %w", err)
 }

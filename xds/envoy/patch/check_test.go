@@ -83,7 +83,7 @@ func TestWeakens(t *testing.T) {
 		"sockets of a cluster": {`{applyTo: CLUSTER, patch: {operation: MERGE_AND_REPLACE_LIST, value: {transportSocketMatches: [{}]}}}`,
 			"configPatches[0].patch.value.transportSocketMatches changes how connections are encrypted and authenticated"},
 		"an added cluster with a socket": {`{applyTo: CLUSTER, patch: {operation: ADD, value: {name: a, transport_socket: {name: a}}}}`, ""},
-		"statistics of a bootstrap": {`{applyTo: BOOTSTRAP, patch: {operation: MERGE, value: {stats_flush_interval: 9s, static_resources: {clusters: [{name: a}]}}}}`, ""},
+		"statistics of a bootstrap":      {`{applyTo: BOOTSTRAP, patch: {operation: MERGE, value: {stats_flush_interval: 9s, static_resources: {clusters: [{name: a}]}}}}`, ""},
 		"a bootstrap": {`{applyTo: BOOTSTRAP, patch: {operation: MERGE, value: {dynamicResources: {}, static_resources: {clusters: [{name: a}, {name: sds-grpc}]}}}}`,
 			"configPatches[0].patch.value.dynamicResources changes the bootstrap in who the proxy is, whom it obeys, who may command it or which code it loads" +
 				"configPatches[0].patch.value.static_resources.clusters[1] changes sds-grpc, through which the proxy gets its configuration or its certificates"},

@@ -163,13 +163,13 @@ func addHost(v *mesh.View, at patch.Place, name string, patches []*patch.Patch) 
 	}
 	made, results := patch.AddedVirtualHosts(at, patches)
 	v.NotePatches(results)
-	for _, host := range made {
-		host.Name = name
-		needs, err := resource.NeedsOf(host)
-		if err != nil {
-			return built{}, fmt.Errorf("virtual host %s: %w", name, err)
-		}
-		return built{host, needs}, nil
+	if len(made) == 0 {
+		return built{}, nil
 	}
-	return built{}, nil
+	made[0].Name = name
+	needs, err := resource.NeedsOf(made[0])
+	if err != nil {
+		return built{}, fmt.Errorf("virtual host %s: %w", name, err)
+	}
+	return built{made[0], needs}, nil
 }
