@@ -56,7 +56,7 @@ func TestAgentPatchesTheBootstrap(t *testing.T) {
 	}
 	bad := bootstrapPatch("no-cluster", `{static_resources: {clusters: [{name: a, cluster_type: {name: no.such.type}}]}}`)
 	m.apply(bad)
-	told("what is refused", "not in force: Envoy refuses the bootstrap", "no.such.type")
+	told("what is refused", "not in force: the Envoy refuses the bootstrap", "no.such.type")
 	eventually(t, "the Envoy runs without patches", func() error { return dumped("own.key", false) })
 	m.awaitCall("a request after the refused patch")
 	m.remove(bad)
