@@ -76,7 +76,8 @@ func validate(t *testing.T, b *bootstrapv3.Bootstrap) {
 	t.Helper()
 	path := needEnvoy(t)
 	for name, render := range map[string]func(*bootstrapv3.Bootstrap) ([]byte, error){
-		"bootstrap.yaml": bootstrap.YAML, "bootstrap.json": bootstrap.JSON,
+		"bootstrap.json": bootstrap.JSON,
+		"bootstrap.yaml": func(b *bootstrapv3.Bootstrap) ([]byte, error) { return bootstrap.PatchedYAML(b, nil) },
 	} {
 		document, err := render(b)
 		if err != nil {

@@ -69,9 +69,7 @@ func CheckMeshConfig(name string, m *meshv1alpha1.MeshConfig) (warnings []string
 const leastRefresh, mostRefresh = 2 * time.Millisecond, 365 * 24 * time.Hour
 
 func checkMeshConfig(c checker, m *meshv1alpha1.MeshConfig) {
-	if t := m.GetConnectTimeout(); t != nil && t.AsDuration() < time.Millisecond {
-		c.at("connectTimeout").fail("must be at least 1ms, is %s", t.AsDuration())
-	}
+	c.at("connectTimeout").lasts(m.GetConnectTimeout(), time.Millisecond)
 	if t := m.GetDnsRefreshRate(); t != nil && (t.AsDuration() < leastRefresh || t.AsDuration() > mostRefresh) {
 		c.at("dnsRefreshRate").fail("must be from %s to %s, is %s", leastRefresh, mostRefresh, t.AsDuration())
 	}
@@ -93,9 +91,7 @@ func checkMeshConfig(c checker, m *meshv1alpha1.MeshConfig) {
 	}
 	checkRetries(c.at("defaultHttpRetryPolicy"), m.GetDefaultHttpRetryPolicy())
 	checkProviders(c.at("extensionProviders"), m.GetExtensionProviders())
-	if n := m.GetPathNormalization().GetNormalization(); !known(n) {
-		c.at("pathNormalization", "normalization").fail("%s is unknown: use NONE, BASE, MERGE_SLASHES or DECODE_AND_MERGE_SLASHES", n)
-	}
+	c.at("pathNormalization", "normalization").knownValue(m.GetPathNormalization().GetNormalization(), "NONE, BASE, MERGE_SLASHES or DECODE_AND_MERGE_SLASHES")
 	checkMeshProxyConfig(c.at("defaultConfig"), m.GetDefaultConfig())
 	checkDefaultProviders(c.at("defaultProviders"), m.GetDefaultProviders())
 	if v := m.GetServiceEntryVisibility(); v.GetApplyToSidecars() {
@@ -113,18 +109,11 @@ func (c checker) meshExportTo(values []string) {
 	c.report.warnings = c.report.warnings[:before]
 }
 
-// known says whether an enum has the value.
-func known(value protoreflect.Enum) bool {
-	return value.Descriptor().Values().ByNumber(value.Number()) != nil
-}
-
 // checkUnknownHosts refuses an unknown mode, and TLS settings that cannot work
 // with an unknown host.
 func checkUnknownHosts(c checker, p *meshv1alpha1.MeshConfig_OutboundTrafficPolicy) {
 	mode, tls := p.GetMode(), p.GetTls()
-	if !known(mode) {
-		c.at("mode").fail("%s is unknown: use ALLOW_ANY, ALLOW_ANY_DYNAMIC_DNS or REGISTRY_ONLY", mode)
-	}
+	c.at("mode").knownValue(mode, "ALLOW_ANY, ALLOW_ANY_DYNAMIC_DNS or REGISTRY_ONLY")
 	if tls.GetMode() == networking.ClientTLSSettings_ISTIO_MUTUAL {
 		c.at("tls", "mode").fail("ISTIO_MUTUAL is for workloads of the mesh, and unknown hosts are none: use SIMPLE or MUTUAL")
 	}
@@ -140,9 +129,7 @@ func checkUnknownHosts(c checker, p *meshv1alpha1.MeshConfig_OutboundTrafficPoli
 // checkMeshTLS refuses an unknown version, and cipher suites without which proxies would allow
 // more than was meant. It warns of what is not sent to proxies.
 func checkMeshTLS(c checker, d *meshv1alpha1.MeshConfig_TLSConfig) {
-	if least := d.GetMinProtocolVersion(); !known(least) {
-		c.at("minProtocolVersion").fail("%s is unknown: use TLSV1_2 or TLSV1_3", least)
-	}
+	c.at("minProtocolVersion").knownValue(d.GetMinProtocolVersion(), "TLSV1_2 or TLSV1_3")
 	for i, suite := range d.GetCipherSuites() {
 		if strings.HasPrefix(suite, "!") || strings.HasPrefix(suite, "-") {
 			c.at("cipherSuites").index(i).fail("%q takes suites away: write out those that may be used", suite)

@@ -92,7 +92,7 @@ func checkConnectionSettings(c checker, s *meshv1alpha1.ProxyConfig_ConnectionSe
 
 // knownValue refuses a value that its enumeration does not have.
 func (c checker) knownValue(value protoreflect.Enum, use string) {
-	if !known(value) {
+	if value.Descriptor().Values().ByNumber(value.Number()) == nil {
 		c.fail("%d is unknown: use %s", value.Number(), use)
 	}
 }

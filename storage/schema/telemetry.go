@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/types/known/durationpb"
 	telemetryv1 "istio.io/api/telemetry/v1alpha1"
 
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -39,7 +38,7 @@ func checkTelemetry(c checker, t *telemetryv1.Telemetry) {
 	})
 	each(c.at("metrics"), t.Metrics, func(c checker, m *telemetryv1.Metrics) {
 		providers(c.at("providers"), m.GetProviders())
-		checkInterval(c.at("reportingInterval"), m.GetReportingInterval())
+		c.at("reportingInterval").lasts(m.GetReportingInterval(), time.Second)
 		each(c.at("overrides"), m.GetOverrides(), checkOverride)
 	})
 	each(c.at("accessLogging"), t.AccessLogging, func(c checker, l *telemetryv1.AccessLogging) {
@@ -86,12 +85,6 @@ func checkTag(c checker, name string, tag *telemetryv1.Tracing_CustomTag) {
 		} else {
 			at.failIf(tagFormat(t.Formatter.GetValue()))
 		}
-	}
-}
-
-func checkInterval(c checker, d *durationpb.Duration) {
-	if d != nil && (d.CheckValid() != nil || d.AsDuration() < time.Second) {
-		c.fail("must be at least 1s, is %s", d.AsDuration())
 	}
 }
 

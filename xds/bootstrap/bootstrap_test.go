@@ -242,7 +242,7 @@ func TestRenderings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	asYAML, err := bootstrap.YAML(want)
+	asYAML, err := bootstrap.PatchedYAML(want, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

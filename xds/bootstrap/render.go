@@ -24,6 +24,3 @@ func JSON(b *bootstrapv3.Bootstrap) ([]byte, error) {
 	out.WriteByte('\n')
 	return out.Bytes(), nil
 }
-
-// YAML renders a bootstrap like JSON, but as YAML.
-func YAML(b *bootstrapv3.Bootstrap) ([]byte, error) { return PatchedYAML(b, nil) }

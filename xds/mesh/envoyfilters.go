@@ -19,8 +19,6 @@ type envoyFilter struct {
 	*policy.Policy // which proxies it is for
 	*patch.Filter
 	path string
-	// selects: it is not for all proxies of its namespace.
-	selects bool
 	// picky are the indexes of the patches that are for some versions or metadata of proxies.
 	picky []int
 	// shared: a resource that workloads share may depend on it.
@@ -31,8 +29,7 @@ func newEnvoyFilter(path string, c *config.Config) *envoyFilter {
 	spec := c.Spec.(*networking.EnvoyFilter)
 	f := &envoyFilter{
 		Policy: policy.NewPolicy(c), path: path,
-		Filter:  patch.Parse(c.Namespace, c.Name, c.CreationTimestamp, spec),
-		selects: len(spec.GetWorkloadSelector().GetLabels()) > 0 || len(spec.GetTargetRefs()) > 0,
+		Filter: patch.Parse(c.Namespace, c.Name, c.CreationTimestamp, spec),
 	}
 	for _, p := range f.Patches {
 		if match := spec.GetConfigPatches()[p.Index].GetMatch().GetProxy(); match.GetProxyVersion() != "" || len(match.GetMetadata()) > 0 {
@@ -86,7 +83,7 @@ func (p *PushContext) EnvoyFilters() iter.Seq2[*config.Config, []*patch.Patch] {
 // followPatches follows the EnvoyFilters that a class may have and others of its namespace not.
 func (t attachmentTable) followPatches(from, to *PushContext) {
 	for c := range envoyFilterRows.diff(from, to) {
-		if f := c.New; f != nil && f.shared && (f.selects || len(f.picky) > 0) {
+		if f := c.New; f != nil && f.shared && (f.Narrow() || len(f.picky) > 0) {
 			t.add(to, attachmentKey(class.Patch, f.Config.Namespace), c.Key, &attachment{object: f.Config})
 		} else if c.HasOld {
 			t.remove(to, attachmentKey(class.Patch, c.Old.Config.Namespace), c.Key)
@@ -108,7 +105,7 @@ func (p *PushContext) patchesFor(who attachedTo) []string {
 			if !f.Selects(w, p.mesh.GetRootNamespace()) {
 				continue
 			}
-			if f.selects {
+			if f.Narrow() {
 				out = append(out, path)
 			}
 			for _, i := range f.picky {
@@ -135,13 +132,13 @@ func patchNamespaces(root, own string) []string {
 func (v *View) has(f *envoyFilter, one *patch.Patch) bool {
 	picky := slices.Contains(f.picky, one.Index)
 	switch {
-	case !f.selects && !picky:
+	case !f.Narrow() && !picky:
 		return true
 	case v.workload != nil:
 		return (!picky || one.ForProxy(v.workload.Version, v.workload.Metadata)) &&
 			f.Selects(policyWorkload(v.workload.Proxy, v.workload.place(), v.class.Attached), v.RootNamespace())
 	}
-	return (!f.selects || v.class.Attached.Has(class.Patch, f.path)) &&
+	return (!f.Narrow() || v.class.Attached.Has(class.Patch, f.path)) &&
 		(!picky || v.class.Attached.Has(class.Patch, class.PatchName(f.path, one.Index)))
 }
 

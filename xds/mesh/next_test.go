@@ -533,7 +533,7 @@ func dump(p *PushContext) map[string]string {
 		}
 	}
 	for k, f := range envoyFilterRows.rowsOf(p).All() {
-		put("envoy filters", k, fmt.Sprintf("%p %v %v %v %d", f.Config, f.selects, f.picky, f.shared, len(f.Patches)))
+		put("envoy filters", k, fmt.Sprintf("%p %v %v %v %d", f.Config, f.Narrow(), f.picky, f.shared, len(f.Patches)))
 	}
 	for k, r := range patchRows.rowsOf(p).All() {
 		var list []string

@@ -113,7 +113,7 @@ func (t patchTable) answer(v *View, key, args string) any {
 			list = append(list, p.Patch)
 		}
 	}
-	return patch.At(at, list)
+	return patch.Select(at, list)
 }
 
 // patched says which types of resources of proxies in a namespace EnvoyFilters may patch. gRPC
@@ -150,7 +150,7 @@ func PatchedFor(s Shape, typeURL string) Shape {
 }
 
 // Patches returns the patches of a kind of resource that may change or add the resource at a place, in
-// the order in which they apply: see patch.At. The kind is that of the place, or of something within
+// the order in which they apply: see patch.Select. The kind is that of the place, or of something within
 // it. It costs nothing, and is not recorded, if no EnvoyFilter of the proxy's namespaces has patches of
 // the kind.
 func (v *View) Patches(kind networking.EnvoyFilter_ApplyTo, at patch.Place) []*patch.Patch {

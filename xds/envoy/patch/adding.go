@@ -2,21 +2,6 @@ package patch
 
 import networking "istio.io/api/networking/v1alpha3"
 
-// At returns the patches that may change the resource at a place, as Select does, and those that may
-// add it: what AddedClusters, AddedListeners, AddedVirtualHosts and Extensions make of its name. A
-// sidecar has what is added for SIDECAR_INBOUND beside what is added for SIDECAR_OUTBOUND, so both are
-// there at the latter. For BOOTSTRAP these are all patches of it. The order is that of the patches.
-func At(at Place, patches []*Patch) Selection {
-	var out Selection
-	concerned := concerns(at)
-	for _, p := range patches {
-		if p.Err == nil && concerned(p) || p.mayAdd(at) {
-			out = out.with(p)
-		}
-	}
-	return out
-}
-
 // Adds says whether the patch adds a resource of its own: no virtual host within a listener, and no
 // part of a resource.
 func (p *Patch) Adds() bool {

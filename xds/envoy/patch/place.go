@@ -73,12 +73,15 @@ func (s Selection) with(p *Patch) Selection {
 }
 
 // Select returns the patches that may change the resource at a place, in order: all that do, and of
-// others those that only the content of its message rules out. It is cheap.
+// others those that only the content of its message rules out. It is cheap. It also returns those that
+// may add the resource: what AddedClusters, AddedListeners, AddedVirtualHosts and Extensions make of
+// its name. A sidecar has what is added for SIDECAR_INBOUND beside what is added for SIDECAR_OUTBOUND,
+// so both are there at the latter. For BOOTSTRAP these are all patches of it.
 func Select(at Place, patches []*Patch) Selection {
 	var out Selection
 	concerned := concerns(at)
 	for _, p := range patches {
-		if concerned(p) {
+		if p.Err == nil && concerned(p) || p.mayAdd(at) {
 			out = out.with(p)
 		}
 	}

@@ -66,12 +66,20 @@ func add[M named](v *mesh.View, patches []*patch.Patch, of adder[M]) (built, err
 	for _, in := range contextsOf(v) {
 		made, results := of(in, patches)
 		v.NotePatches(results)
-		for _, m := range made {
-			needs, err := resource.NeedsOf(m)
-			return built{m, needs}, err
+		if len(made) > 0 {
+			return first(made)
 		}
 	}
 	return built{}, nil
+}
+
+// first returns the first of what patches made for one name, with its needs; nothing if there is none.
+func first[M named](made []M) (built, error) {
+	if len(made) == 0 {
+		return built{}, nil
+	}
+	needs, err := resource.NeedsOf(made[0])
+	return built{made[0], needs}, err
 }
 
 // refuse notes of patches that add a resource that they cannot, since there is one of the name.
@@ -86,20 +94,18 @@ func refuse(v *mesh.View, name string, patches []*patch.Patch) {
 	v.NotePatches(results)
 }
 
-// addedNames calls yield with the names of what patches add in any context, or would, and returns
-// false if yield did.
-func addedNames[M named](v *mesh.View, d mesh.Delta, kind networking.EnvoyFilter_ApplyTo, of adder[M], yield func(string) bool) bool {
+// addedNames yields the names of what patches add in any context, or would.
+func addedNames[M named](v *mesh.View, d mesh.Delta, kind networking.EnvoyFilter_ApplyTo, of adder[M], yield func(string) bool) {
 	patches := v.AddedPatches(kind, d)
 	if len(patches) == 0 {
-		return true
+		return
 	}
 	for _, in := range contextsOf(v) {
 		made, _ := of(in, patches)
 		for _, m := range made {
 			if !yield(m.GetName()) {
-				return false
+				return
 			}
 		}
 	}
-	return true
 }

@@ -26,9 +26,6 @@ func (e Extensions) Build(v *mesh.View, name string) (proto.Message, []resource.
 	}
 	made, results := patch.Extensions(patches)
 	v.NotePatches(results)
-	for _, m := range made {
-		needs, err := resource.NeedsOf(m)
-		return m, needs, err
-	}
-	return nil, nil, nil
+	out, err := first(made)
+	return out.message, out.needs, err
 }

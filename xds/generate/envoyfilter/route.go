@@ -1,7 +1,6 @@
 package envoyfilter
 
 import (
-	"fmt"
 	"iter"
 	"slices"
 	"strconv"
@@ -163,13 +162,9 @@ func addHost(v *mesh.View, at patch.Place, name string, patches []*patch.Patch) 
 	}
 	made, results := patch.AddedVirtualHosts(at, patches)
 	v.NotePatches(results)
-	if len(made) == 0 {
-		return built{}, nil
+	out, err := first(made)
+	if len(made) > 0 {
+		made[0].Name = name
 	}
-	made[0].Name = name
-	needs, err := resource.NeedsOf(made[0])
-	if err != nil {
-		return built{}, fmt.Errorf("virtual host %s: %w", name, err)
-	}
-	return built{made[0], needs}, nil
+	return out, err
 }
