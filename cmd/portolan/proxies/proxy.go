@@ -233,7 +233,7 @@ func refusedRows(refused []admission.Refusal, now time.Time, all bool) (rows [][
 }
 
 // rare are the types that only DNS servers beside proxies, and agents of machines, ask for.
-var rare = []string{"NDS", "NAMES", "PROXY", "PROBE"}
+var rare = []string{"NDS", "NAMES", "PROXY", "BOOTSTRAP", "PROBE"}
 
 // typeNames returns the types of all proxies, in the order of the server, without rare ones that
 // none has asked for.
