@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -156,5 +157,50 @@ func TestEnvoyPoliciesUnderLoad(t *testing.T) {
 		m.expectNothingRejected()
 		in.expectNothingRejected()
 		out.expectNothingRejected()
+	})
+}
+
+// TestEnvoyPolicyBecomesAnother: DENY of a path becomes ALLOW of another, and DENY again. Each of many
+// requests for the path is refused, also those that come when the proxy has taken half of a change.
+func TestEnvoyPolicyBecomesAnother(t *testing.T) {
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
+		m := newPeerMesh(t, serverOptions{})
+		m.sidecars(v, identified(t, m.of, shopAccounts+"app"), identified(t, m.of, shopAccounts+"client"))
+		m.must(policySteps[0].apply, "apply", "-f", "-", "--wait")
+		eventually(t, "the path is refused", func() error {
+			got, err := m.through(80, "/admin")
+			if err == nil && got.String() != "403" {
+				err = errors.New(got.String())
+			}
+			return err
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		var sent, passed atomic.Int64
+		var clients sync.WaitGroup
+		for range 4 {
+			client := m.client.marked(m.t, captureMark)
+			client.Transport.(*http.Transport).DisableKeepAlives = false
+			clients.Go(func() {
+				for ctx.Err() == nil {
+					got, err := m.throughBy(ctx, client, "app.shop.test", 80, "/admin")
+					if ctx.Err() != nil {
+						return
+					}
+					if sent.Add(1); err != nil || got.String() != "403" {
+						passed.Add(1)
+					}
+				}
+			})
+		}
+		for range 12 {
+			for _, step := range policySteps[1:3] {
+				m.must(step.apply, "apply", "-f", "-", "--wait")
+			}
+		}
+		cancel()
+		clients.Wait()
+		if t.Logf("%d requests", sent.Load()); passed.Load() > 0 || sent.Load() < 500 {
+			t.Errorf("%d of %d requests passed, or failed", passed.Load(), sent.Load())
+		}
 	})
 }

@@ -466,6 +466,12 @@ func (c *Connection) newSequencer() *delivery.Sequencer {
 		if t.Otherwise != nil {
 			out.Otherwise = func(name string) (*resource.Resource, error) { return generate.Otherwise(t.ResourceType, name) }
 		}
+		if t.Turn != nil {
+			out.Turn = func(has, wants *resource.Resource) (turn delivery.Turn) {
+				turn.Number, turn.Interim = generate.Turn(t.ResourceType, has, wants)
+				return turn
+			}
+		}
 		// Clients that take removals get a removal for an unknown name, all others an empty
 		// resource.
 		if e, ok := generate.As[generate.Emptier](generator); ok && !removals {

@@ -30,6 +30,7 @@
 //   - Virtual hosts live within a route configuration. They are sent only to a client that
 //     has acknowledged it, and all changes within one go in one response
 //     (virtualhosts.go).
+//   - Resources of one type that work together change in turns (turns.go).
 //   - gRPC clients learn of clusters only from routes. New clusters are announced in the
 //     routes that the client has (preannounce.go).
 //

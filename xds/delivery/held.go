@@ -113,8 +113,9 @@ func (s *Sequencer) additions(t *typeState, now time.Time) protocol.Allow {
 	if t.Scoped {
 		return t.wholeScopes(s.heldScopes(t, before, now))
 	}
+	turns := t.turns()
 	if !s.mayHold(t) {
-		return protocol.Additions()
+		return turns.within(protocol.Additions())
 	}
 	allow := protocol.Allow{Add: func(name string) bool {
 		if t.mayStateEmptied(name) {
@@ -132,7 +133,7 @@ func (s *Sequencer) additions(t *typeState, now time.Time) protocol.Allow {
 	if t.Preannounce != nil {
 		allow.Interim = func(name string) *resource.Resource { return s.preannouncement(t, name) }
 	}
-	return allow
+	return turns.within(allow)
 }
 
 // mayHold says whether any addition of a type may have to wait.

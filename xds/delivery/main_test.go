@@ -47,7 +47,7 @@ func types() []delivery.Type {
 		{Type: protocol.Type{URL: lds, Full: true, Shared: shared}, Needs: []resource.Need{need(rds, resource.Warm), need(sds, resource.Once), need(cds, resource.Traffic)}},
 		{Type: protocol.Type{URL: rds, Empty: empty, Shared: shared}, Needs: []resource.Need{need(cds, resource.Traffic), need(vhds, resource.Within)}},
 		{Type: protocol.Type{URL: vhds, Full: true, Scoped: true, Shared: shared}, Needs: []resource.Need{need(cds, resource.Traffic)}},
-		{Type: protocol.Type{URL: sds, Shared: shared}},
+		{Type: protocol.Type{URL: sds, Shared: shared}, Turn: turn},
 	}
 }
 

@@ -20,6 +20,11 @@ type Type struct {
 	// more clusters, and sends them no traffic. It is nil for a type whose clients learn
 	// of clusters in another way.
 	Preannounce func(has *resource.Resource, clusters []string) (*resource.Resource, error)
+	// Turn says in which turn a resource goes whose form the client has, if others of the type change
+	// at the same time. A client takes the resources of one response one after another, and what it
+	// does in between is to be what it did before, or what it does afterwards. Nil for a type whose
+	// changes all go at once.
+	Turn func(has, wants *resource.Resource) Turn
 	// Together says that everything due goes in one response, removals with additions.
 	// Such a type must have no needs, and no other type may need it.
 	Together bool

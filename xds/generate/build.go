@@ -40,6 +40,20 @@ func Otherwise(t ResourceType, name string) (*resource.Resource, error) {
 	return newResource(name, t.Otherwise(name), nil, nil)
 }
 
+// Turn returns the turn of a resource that changes from one form to another, and the form for now,
+// nil for none. That form needs what both need.
+func Turn(t ResourceType, has, wants *resource.Resource) (number int, interim *resource.Resource) {
+	number, message := t.Turn(has.Body, wants.Body)
+	if message == nil {
+		return number, nil
+	}
+	interim, err := newResource(wants.Name, message, slices.Concat(wants.Needs, has.Needs), nil)
+	if err != nil {
+		return number, nil // the resource itself goes in this turn
+	}
+	return number, interim
+}
+
 // Announce makes a form of the resource has that names more clusters, see Announcer. It
 // needs what has needs, and these clusters.
 func Announce(a Announcer, has *resource.Resource, clusters []string) (*resource.Resource, error) {

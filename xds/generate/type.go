@@ -4,6 +4,7 @@ import (
 	"iter"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/mesh"
@@ -42,6 +43,9 @@ type ResourceType struct {
 	// Otherwise makes another form of a resource, nil if it has none, see protocol.Type; nil for
 	// none of the type.
 	Otherwise func(name string) proto.Message
+	// Turn says when a resource changes beside others of the type, see delivery.Type: the number of
+	// its turn, and the form for now, nil for what it is to be; nil for changes at once.
+	Turn func(has, wants *anypb.Any) (number int, interim proto.Message)
 	// Needs are the types that resources of this type may need, and the kinds of need,
 	// without names.
 	Needs []resource.Need

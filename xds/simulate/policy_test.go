@@ -20,9 +20,14 @@ import (
 // a certificate, and does not insist.
 func guarded(t *testing.T, g policytest.Group) *simulate.Proxy {
 	t.Helper()
-	return simulated(t, g.Listener(policytest.ListenerOptions{Name: "virtualInbound", Host: "0.0.0.0", Port: 15006, TLS: socket.DownstreamTLS(socket.DownstreamTLSOptions{
+	return simulated(t, inbound(g))
+}
+
+// inbound makes the listener of such a workload.
+func inbound(g policytest.Group) *listenerv3.Listener {
+	return g.Listener(policytest.ListenerOptions{Name: "virtualInbound", Host: "0.0.0.0", Port: 15006, TLS: socket.DownstreamTLS(socket.DownstreamTLSOptions{
 		TLSOptions: socket.TLSOptions{Certificates: []socket.SecretRef{{Name: "default"}}, Peer: &socket.PeerValidation{Roots: socket.SecretRef{Name: "ROOTCA"}}},
-	})}))
+	})})
 }
 
 func simulated(t *testing.T, l *listenerv3.Listener) *simulate.Proxy {

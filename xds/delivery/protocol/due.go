@@ -203,6 +203,18 @@ func (s *Subscription) DueNames() iter.Seq[string] {
 	}
 }
 
+// Changing iterates, in order, over the resources to send of which the client is known to have
+// another form: that form, and the one that it should have.
+func (s *Subscription) Changing() iter.Seq2[*resource.Resource, *resource.Resource] {
+	return func(yield func(has, wants *resource.Resource) bool) {
+		for c := range s.due() {
+			if has := lastForm(c.Old); c.HasNew && has != nil && !yield(has, c.New) {
+				return
+			}
+		}
+	}
+}
+
 // Pending says whether something is in flight, or due.
 func (s *Subscription) Pending() bool {
 	if s.inflight != nil || s.mustRespond || s.mustAnswer.Len() > 0 {
