@@ -509,3 +509,20 @@ func TestProbeRules(t *testing.T) {
 		}
 	}
 }
+
+// TestProxyConfigOfEntries: a WorkloadEntry that is annotated with a ProxyConfig is warned of, unless
+// the annotation came from its WorkloadGroup, whose machines read it there.
+func TestProxyConfigOfEntries(t *testing.T) {
+	t.Parallel()
+	for more, want := range map[string]string{
+		"": "metadata.annotations[proxy.istio.io/config] has no effect on a WorkloadEntry: put it into spec.metadata.annotations of the machine's WorkloadGroup, " +
+			"or write a ProxyConfig that selects the machine by its labels",
+		", ownerReferences: [{apiVersion: networking.istio.io/v1, kind: WorkloadGroup, name: vms, uid: a}]": "",
+	} {
+		document := strings.Replace(spec(schema.WorkloadEntry, "address: 10.0.0.1"), "namespace: shop}", "namespace: shop, annotations: {proxy.istio.io/config: '{concurrency: 2}'}"+more+"}", 1)
+		refused, warned := validate(t, document)
+		if got := strings.Join(append(refused, warned...), "\n"); got != want {
+			t.Errorf("%s: got %q, want %q", more, got, want)
+		}
+	}
+}
