@@ -31,6 +31,26 @@ func startEtcdWithClient(t testing.TB) (client *clientv3.Client, host string) {
 	}), at.Host
 }
 
+// overlaid are objects that change what others make: an EnvoyFilter, a Telemetry and the mesh
+// configuration. They have maps and lists whose order shows.
+func overlaid(timeout string) []string {
+	return []string{
+		envoyFilter(beforeRouter("ANY", luaHeader) + fill(`
+  - applyTo: CLUSTER
+    patch: {operation: MERGE, value: {connect_timeout: $timeout, metadata: {filter_metadata: {a: {x: 1, y: 2, z: 3}, b: {}, c: {}}}}}
+  - applyTo: CLUSTER
+    match: {context: SIDECAR_OUTBOUND}
+    patch: {operation: ADD, value: {name: own, type: STATIC, connect_timeout: $timeout}}
+  - applyTo: HTTP_ROUTE
+    patch: {operation: MERGE, value: {typed_per_filter_config: {envoy.filters.http.lua: {"@type": type.googleapis.com/envoy.extensions.filters.http.lua.v3.LuaPerRoute, disabled: true}, envoy.filters.http.buffer: {"@type": type.googleapis.com/envoy.extensions.filters.http.buffer.v3.BufferPerRoute, disabled: true}}}}
+  - applyTo: VIRTUAL_HOST
+    patch: {operation: ADD, value: {name: own, domains: [own.test], routes: [{match: {prefix: /}, direct_response: {status: 203}}]}}
+`, "$timeout", timeout)),
+		telemetryOf("shop", "lines", "{accessLogging: [{providers: [{name: lines}]}], tracing: [{providers: [{name: otlp}], randomSamplingPercentage: 7, customTags: {a: {literal: {value: x}}, b: {literal: {value: y}}, c: {literal: {value: z}}}}]}"),
+		meshObject(fill("{defaultHttpRetryPolicy: {attempts: 7}, extensionProviders: [{name: lines, envoyFileAccessLog: {path: /dev/stdout, logFormat: {labels: {a: $timeout, b: y, c: z, d: '%PATH%'}}}}, {name: otlp, opentelemetry: {service: $host, port: 4317}}]}", "$timeout", timeout, "$host", shopHost)),
+	}
+}
+
 // TestTwoServersOneEtcd runs two servers on one etcd. Each sees what is written through the
 // other, and both send a node the same bytes.
 func TestTwoServersOneEtcd(t *testing.T) {
@@ -52,6 +72,8 @@ func TestTwoServersOneEtcd(t *testing.T) {
 			func() int64 { return two.apply(x.routes(50, 50)) },
 			func() int64 { return one.apply(x.entry(x.v2)) },
 			func() int64 { return two.apply(x.entry(x.v1, x.v2), fill(tunedRule, "$host", shopHost)) },
+			func() int64 { return two.apply(overlaid("7s")...) },
+			func() int64 { return one.apply(overlaid("8s")...) },
 			func() int64 { return one.remove(x.routes(50, 50)) },
 		} {
 			revision := change()
