@@ -182,7 +182,7 @@ func TestEnvoyFilters(t *testing.T) {
 		s.apply(x.all(100, 0), p.filled(patchedMesh))
 		p.proxies["edge"], p.proxies["client"] = s.startPair(v)
 		p.proxies["captured"] = s.startEnvoy(envoyOptions{kind: "sidecar", name: "captured", labels: "app=captured", interception: "REDIRECT", ip: "10.0.0.3", variant: v})
-		before, count := p.versions(v), 0
+		before, count := p.contents(t), 0
 		for _, round := range rounds {
 			count += len(round.Rows)
 			var documents []string
@@ -195,8 +195,8 @@ func TestEnvoyFilters(t *testing.T) {
 			}
 			p.awaitSynced(p.remove(documents...), "edge", "client", "captured")
 			eventually(t, round.Round+": all is as before", func() error {
-				if after := p.versions(v); !maps.EqualFunc(before, after, maps.Equal) {
-					return fmt.Errorf("there is %v, and was %v", after, before)
+				if other := differing(before, p.contents(t)); len(other) > 0 {
+					return fmt.Errorf("these differ: %q", other)
 				}
 				return nil
 			})
@@ -238,19 +238,42 @@ func (r *patchRow) document(t *testing.T, index int) string {
 	return string(out)
 }
 
-// versions returns the versions of what the proxies have, without what they drain. A route configuration
-// shows the version of the last response with its virtual hosts.
-func (p *patchedProxies) versions(v protocol.Variant) map[string]map[string]string {
-	out := map[string]map[string]string{}
-	for name, e := range p.proxies {
-		out[name] = map[string]string{}
-		for resource, held := range e.mustHold() {
-			if held.Version != "" && (v == protocol.StateOfTheWorld || !strings.HasPrefix(resource, "route_configs ")) {
-				out[name][resource] = held.Version
+// contents returns what the proxies have, without what they drain and endpoints.
+func (p *patchedProxies) contents(t *testing.T) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for name := range p.proxies {
+		dump, err := p.dump(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for typeURL, resources := range dump.Resources {
+			for of, m := range resources {
+				if typeURL == resource.EndpointType || dump.Drains(typeURL, of) {
+					continue
+				}
+				content, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+				if err != nil {
+					t.Fatal(err)
+				}
+				out[strings.Join([]string{name, typeURL, of}, " ")] = string(content)
 			}
 		}
 	}
 	return out
+}
+
+// differing returns the keys that have other values, or none, in one of two maps.
+func differing(a, b map[string]string) []string {
+	out := map[string]bool{}
+	for key := range a {
+		out[key] = a[key] != b[key]
+	}
+	for key := range b {
+		out[key] = a[key] != b[key]
+	}
+	maps.DeleteFunc(out, func(_ string, differs bool) bool { return !differs })
+	return slices.Sorted(maps.Keys(out))
 }
 
 // judge waits until what the row says is true.
@@ -333,11 +356,7 @@ func (p *patchedProxies) resource(what string) (proto.Message, error) {
 	if fields[1] == "BOOTSTRAP" {
 		return p.bootstrap(fields[0])
 	}
-	text, err := p.proxies[fields[0]].dumped()
-	if err != nil {
-		return nil, err
-	}
-	dump, err := admin.ReadDump(bytes.NewReader(text))
+	dump, err := p.dump(fields[0])
 	if err != nil {
 		return nil, err
 	}
@@ -357,6 +376,14 @@ func (p *patchedProxies) resource(what string) (proto.Message, error) {
 		}
 	}
 	return nil, nil
+}
+
+func (p *patchedProxies) dump(name string) (*admin.Dump, error) {
+	text, err := p.proxies[name].dumped()
+	if err != nil {
+		return nil, err
+	}
+	return admin.ReadDump(bytes.NewReader(text))
 }
 
 // bootstrap returns the patched bootstrap of a proxy, which a real Envoy takes.

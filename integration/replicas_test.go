@@ -37,7 +37,7 @@ func overlaid(timeout string) []string {
 	return []string{
 		envoyFilter(beforeRouter("ANY", luaHeader) + fill(`
   - applyTo: CLUSTER
-    patch: {operation: MERGE, value: {connect_timeout: $timeout, metadata: {filter_metadata: {a: {x: 1, y: 2, z: 3}, b: {}, c: {}}}}}
+    patch: {operation: MERGE, value: {connect_timeout: $timeout, metadata: {filter_metadata: {a: {one: 1, two: 2, three: 3}, b: {}, c: {}}}}}
   - applyTo: CLUSTER
     match: {context: SIDECAR_OUTBOUND}
     patch: {operation: ADD, value: {name: own, type: STATIC, connect_timeout: $timeout}}
@@ -46,8 +46,8 @@ func overlaid(timeout string) []string {
   - applyTo: VIRTUAL_HOST
     patch: {operation: ADD, value: {name: own, domains: [own.test], routes: [{match: {prefix: /}, direct_response: {status: 203}}]}}
 `, "$timeout", timeout)),
-		telemetryOf("shop", "lines", "{accessLogging: [{providers: [{name: lines}]}], tracing: [{providers: [{name: otlp}], randomSamplingPercentage: 7, customTags: {a: {literal: {value: x}}, b: {literal: {value: y}}, c: {literal: {value: z}}}}]}"),
-		meshObject(fill("{defaultHttpRetryPolicy: {attempts: 7}, extensionProviders: [{name: lines, envoyFileAccessLog: {path: /dev/stdout, logFormat: {labels: {a: $timeout, b: y, c: z, d: '%PATH%'}}}}, {name: otlp, opentelemetry: {service: $host, port: 4317}}]}", "$timeout", timeout, "$host", shopHost)),
+		telemetryOf("shop", "lines", "{accessLogging: [{providers: [{name: lines}]}], tracing: [{providers: [{name: otlp}], randomSamplingPercentage: 7, customTags: {a: {literal: {value: x}}, b: {literal: {value: yes-b}}, c: {literal: {value: zero}}}}]}"),
+		meshObject(fill("{defaultHttpRetryPolicy: {attempts: 7}, extensionProviders: [{name: lines, envoyFileAccessLog: {path: /dev/stdout, logFormat: {labels: {a: $timeout, b: other, c: more, d: '%PATH%'}}}}, {name: otlp, opentelemetry: {service: $host, port: 4317}}]}", "$timeout", timeout, "$host", shopHost)),
 	}
 }
 
