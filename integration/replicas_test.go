@@ -12,6 +12,8 @@ import (
 
 	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+	"github.com/portolan-mesh/portolan/xds/generate/policy"
+	"github.com/portolan-mesh/portolan/xds/resource"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -67,6 +69,8 @@ func TestTwoServersOneEtcd(t *testing.T) {
 		for _, o := range nodes {
 			atOne, atTwo = append(atOne, connect(t, one, o)), append(atTwo, connect(t, two, o))
 		}
+		subscribePolicies(atOne[0])
+		subscribePolicies(atTwo[0])
 		for i, change := range []func() int64{
 			func() int64 { return one.apply(x.all(90, 10)) },
 			func() int64 { return two.apply(x.routes(50, 50)) },
@@ -90,6 +94,9 @@ func TestTwoServersOneEtcd(t *testing.T) {
 		three := startServer(t, serverOptions{etcd: etcd})
 		for j, o := range nodes {
 			late := connect(t, three, o)
+			if j == 0 {
+				subscribePolicies(late)
+			}
 			three.awaitSynced(one.revision(), []string{"edge", "client"}[j])
 			expectSameBytes(t, fmt.Sprintf("a late server, node %d", j), atOne[j], late)
 		}
@@ -156,11 +163,18 @@ func connect(t testing.TB, s *server, o xdstest.ClientOptions) *xdstest.Client {
 	return c
 }
 
+// subscribePolicies subscribes to the filters of policies that the listeners of a gateway need.
+func subscribePolicies(c *xdstest.Client) {
+	for slot := range policy.HTTPSlots() {
+		c.Subscribe(resource.ExtensionType, slot.Name)
+	}
+}
+
 // expectSameBytes compares what two clients hold byte by byte.
 func expectSameBytes(t *testing.T, what string, a, b *xdstest.Client) {
 	t.Helper()
 	total := 0
-	for _, typeURL := range []string{xdstest.ClusterType, xdstest.EndpointType, xdstest.ListenerType, xdstest.RouteType} {
+	for _, typeURL := range []string{xdstest.ClusterType, xdstest.EndpointType, xdstest.ListenerType, xdstest.RouteType, resource.ExtensionType} {
 		one, two := a.Held(typeURL), b.Held(typeURL)
 		var names []string
 		for name := range one {
