@@ -389,7 +389,7 @@ func (p *patchedProxies) dump(name string) (*admin.Dump, error) {
 // bootstrap returns the patched bootstrap of a proxy, which a real Envoy takes.
 func (p *patchedProxies) bootstrap(name string) (proto.Message, error) {
 	text := p.must("", "bootstrap", "--name", name, "--ip", "10.0.0.9", "-n", "shop", "--proxy-config")
-	if out, err := exec.Command(needEnvoy(p.t), "--mode", "validate", "--log-level", "warning", "-c", write(p.t, name+".yaml", text)).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(p.t.Context(), needEnvoy(p.t), "--mode", "validate", "--log-level", "warning", "-c", write(p.t, name+".yaml", text)).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("an Envoy refuses it: %w: %s", err, out)
 	}
 	m := &bootstrapv3.Bootstrap{}

@@ -2,7 +2,8 @@ package envoytest
 
 import (
 	"fmt"
-	"sort"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -58,12 +59,7 @@ func show(v any) string {
 	case nil:
 		return ""
 	case map[string]any:
-		var keys []string
-		for key := range v {
-			keys = append(keys, key)
-		}
-		sort.Strings(keys)
-		return strings.Join(keys, ",")
+		return strings.Join(slices.Sorted(maps.Keys(v)), ",")
 	case []any:
 		var all []string
 		for _, one := range v {
