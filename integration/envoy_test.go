@@ -79,6 +79,8 @@ type envoyOptions struct {
 	account string
 	// group is the WorkloadGroup in which it asks to be registered, empty for none.
 	group string
+	// proxyConfig asks the server what ProxyConfigs say of its bootstrap.
+	proxyConfig bool
 	// certificate is its certificate in the mesh, nil for none.
 	certificate *certificateFiles
 	// sdsSocket is the socket on which its machine serves its certificate; empty for none.
@@ -139,6 +141,9 @@ func (s *server) launchEnvoy(o envoyOptions) *envoy {
 	}
 	if o.group != "" {
 		args = append(args, "--workload-group", o.group)
+	}
+	if o.proxyConfig {
+		args = append(args, "--proxy-config")
 	}
 	if o.locality != "" {
 		args = append(args, "--locality", o.locality)

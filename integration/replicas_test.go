@@ -12,6 +12,8 @@ import (
 
 	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+	"github.com/portolan-mesh/portolan/xds/generate/policy"
+	"github.com/portolan-mesh/portolan/xds/resource"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -31,6 +33,26 @@ func startEtcdWithClient(t testing.TB) (client *clientv3.Client, host string) {
 	}), at.Host
 }
 
+// overlaid are objects that change what others make: an EnvoyFilter, a Telemetry and the mesh
+// configuration. They have maps and lists whose order shows.
+func overlaid(timeout string) []string {
+	return []string{
+		envoyFilter(beforeRouter("ANY", luaHeader) + fill(`
+  - applyTo: CLUSTER
+    patch: {operation: MERGE, value: {connect_timeout: $timeout, metadata: {filter_metadata: {a: {one: 1, two: 2, three: 3}, b: {}, c: {}}}}}
+  - applyTo: CLUSTER
+    match: {context: SIDECAR_OUTBOUND}
+    patch: {operation: ADD, value: {name: own, type: STATIC, connect_timeout: $timeout}}
+  - applyTo: HTTP_ROUTE
+    patch: {operation: MERGE, value: {typed_per_filter_config: {envoy.filters.http.lua: {"@type": type.googleapis.com/envoy.extensions.filters.http.lua.v3.LuaPerRoute, disabled: true}, envoy.filters.http.buffer: {"@type": type.googleapis.com/envoy.extensions.filters.http.buffer.v3.BufferPerRoute, disabled: true}}}}
+  - applyTo: VIRTUAL_HOST
+    patch: {operation: ADD, value: {name: own, domains: [own.test], routes: [{match: {prefix: /}, direct_response: {status: 203}}]}}
+`, "$timeout", timeout)),
+		telemetryOf("shop", "lines", "{accessLogging: [{providers: [{name: lines}]}], tracing: [{providers: [{name: otlp}], randomSamplingPercentage: 7, customTags: {a: {literal: {value: x}}, b: {literal: {value: yes-b}}, c: {literal: {value: zero}}}}]}"),
+		meshObject(fill("{defaultHttpRetryPolicy: {attempts: 7}, extensionProviders: [{name: lines, envoyFileAccessLog: {path: /dev/stdout, logFormat: {labels: {a: $timeout, b: other, c: more, d: '%PATH%'}}}}, {name: otlp, opentelemetry: {service: $host, port: 4317}}]}", "$timeout", timeout, "$host", shopHost)),
+	}
+}
+
 // TestTwoServersOneEtcd runs two servers on one etcd. Each sees what is written through the
 // other, and both send a node the same bytes.
 func TestTwoServersOneEtcd(t *testing.T) {
@@ -47,11 +69,15 @@ func TestTwoServersOneEtcd(t *testing.T) {
 		for _, o := range nodes {
 			atOne, atTwo = append(atOne, connect(t, one, o)), append(atTwo, connect(t, two, o))
 		}
+		subscribePolicies(atOne[0])
+		subscribePolicies(atTwo[0])
 		for i, change := range []func() int64{
 			func() int64 { return one.apply(x.all(90, 10)) },
 			func() int64 { return two.apply(x.routes(50, 50)) },
 			func() int64 { return one.apply(x.entry(x.v2)) },
 			func() int64 { return two.apply(x.entry(x.v1, x.v2), fill(tunedRule, "$host", shopHost)) },
+			func() int64 { return two.apply(overlaid("7s")...) },
+			func() int64 { return one.apply(overlaid("8s")...) },
 			func() int64 { return one.remove(x.routes(50, 50)) },
 		} {
 			revision := change()
@@ -68,6 +94,9 @@ func TestTwoServersOneEtcd(t *testing.T) {
 		three := startServer(t, serverOptions{etcd: etcd})
 		for j, o := range nodes {
 			late := connect(t, three, o)
+			if j == 0 {
+				subscribePolicies(late)
+			}
 			three.awaitSynced(one.revision(), []string{"edge", "client"}[j])
 			expectSameBytes(t, fmt.Sprintf("a late server, node %d", j), atOne[j], late)
 		}
@@ -134,11 +163,18 @@ func connect(t testing.TB, s *server, o xdstest.ClientOptions) *xdstest.Client {
 	return c
 }
 
+// subscribePolicies subscribes to the filters of policies that the listeners of a gateway need.
+func subscribePolicies(c *xdstest.Client) {
+	for slot := range policy.HTTPSlots() {
+		c.Subscribe(resource.ExtensionType, slot.Name)
+	}
+}
+
 // expectSameBytes compares what two clients hold byte by byte.
 func expectSameBytes(t *testing.T, what string, a, b *xdstest.Client) {
 	t.Helper()
 	total := 0
-	for _, typeURL := range []string{xdstest.ClusterType, xdstest.EndpointType, xdstest.ListenerType, xdstest.RouteType} {
+	for _, typeURL := range []string{xdstest.ClusterType, xdstest.EndpointType, xdstest.ListenerType, xdstest.RouteType, resource.ExtensionType} {
 		one, two := a.Held(typeURL), b.Held(typeURL)
 		var names []string
 		for name := range one {

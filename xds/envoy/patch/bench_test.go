@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/portolan-mesh/portolan/xds/envoy/patch"
+	"github.com/portolan-mesh/portolan/xds/envoy/patch/patchtest"
 )
 
 // BenchmarkPatches: what 50 patches cost that match nothing, and one that does.
@@ -22,12 +23,12 @@ func BenchmarkPatches(b *testing.B) {
 			all = append(all, "- "+fmt.Sprintf(c.patch, i))
 		}
 		patches := filterOf(b, strings.Join(all, "\n")).Patches
-		base, m := load(b, c.base)
-		at := base.place()
+		base := patchtest.BaseOf(b, c.base)
+		m, at := base.Message, base.Place
 		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				change(m, at, patches)
+				patchtest.Apply(m, at, patches)
 			}
 		})
 		b.Run(c.name+"/select", func(b *testing.B) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/xds/envoy/envoytest"
 	"github.com/portolan-mesh/portolan/xds/envoy/patch"
+	"github.com/portolan-mesh/portolan/xds/envoy/patch/patchtest"
 )
 
 // trial is a case of testdata/cases: patches on a base.
@@ -63,8 +64,8 @@ func TestPatches(t *testing.T) {
 }
 
 func (c trial) run(t *testing.T) {
-	b, m := load(t, c.Base)
-	at := b.place()
+	b := patchtest.BaseOf(t, c.Base)
+	m, at := b.Message, b.Place
 	if c.At != (patch.Place{}) {
 		c.At.Context = at.Context
 		at = c.At
@@ -76,7 +77,7 @@ func (c trial) run(t *testing.T) {
 	fromYAML(t, c.Name, []byte(`{"configPatches": `+string(c.Patches)+`}`), spec)
 	patches := patch.Parse("shop", "a", time.Unix(1, 0), spec).Patches
 	before := proto.Clone(m)
-	got, results := change(m, at, patches)
+	got, results := patchtest.Apply(m, at, patches)
 	if !proto.Equal(before, m) {
 		t.Error("the message that came in is modified")
 	}
@@ -93,7 +94,7 @@ func (c trial) run(t *testing.T) {
 		return
 	}
 	for path, want := range c.Want {
-		if found := look(t, got, path); found != want {
+		if found := envoytest.Look(t, got, path); found != want {
 			t.Errorf("%s is %q, want %q", path, found, want)
 		}
 	}

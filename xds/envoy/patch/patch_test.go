@@ -9,7 +9,9 @@ import (
 	"google.golang.org/protobuf/proto"
 	networking "istio.io/api/networking/v1alpha3"
 
+	"github.com/portolan-mesh/portolan/xds/envoy/envoytest"
 	"github.com/portolan-mesh/portolan/xds/envoy/patch"
+	"github.com/portolan-mesh/portolan/xds/envoy/patch/patchtest"
 )
 
 // TestCompare: EnvoyFilters apply by priority, those of the root namespace first, by creation time,
@@ -151,7 +153,7 @@ func TestExtensions(t *testing.T) {
 	if text, want := listed(got, results), "a b | 2: adds a, which shop/a configPatches[0] adds already"; text != want {
 		t.Errorf("%s, want %s", text, want)
 	}
-	if a, b := look(t, got[0], "typed_config.max_request_bytes"), look(t, got[1], "typed_config.max_request_bytes"); a != "1" || b != "4" {
+	if a, b := envoytest.Look(t, got[0], "typed_config.max_request_bytes"), envoytest.Look(t, got[1], "typed_config.max_request_bytes"); a != "1" || b != "4" {
 		t.Errorf("they have %s and %s", a, b)
 	}
 }
@@ -218,21 +220,20 @@ func TestSelect(t *testing.T) {
 func TestSelectIsWide(t *testing.T) {
 	t.Parallel()
 	patches := slices.Concat(everyPatch(t)...)
-	for name := range bases {
+	for _, b := range patchtest.Bases(t) {
+		name, m, at := b.Name, b.Message, b.Place
 		if name == "bootstrap" {
 			continue
 		}
-		b, m := load(t, name)
-		at := b.place()
-		_, results := change(m, at, patches)
+		_, results := patchtest.Apply(m, at, patches)
 		selected := patch.Select(placeOf(m, at), patches).Patches()
 		for _, r := range results {
 			if !slices.Contains(selected, r.Patch) && reached(m, at, r.Patch) {
 				t.Errorf("%s: %s applies and is not selected", name, r.Patch)
 			}
 		}
-		again, _ := change(m, at, selected)
-		whole, _ := change(m, at, patches)
+		again, _ := patchtest.Apply(m, at, selected)
+		whole, _ := patchtest.Apply(m, at, patches)
 		if !proto.Equal(again, whole) {
 			t.Errorf("%s: the selected patches make something else of it", name)
 		}
@@ -241,6 +242,6 @@ func TestSelectIsWide(t *testing.T) {
 
 // reached says whether a patch alone changes the message: others need what an earlier patch adds.
 func reached(m proto.Message, at patch.Place, p *patch.Patch) bool {
-	_, results := change(m, at, []*patch.Patch{p})
+	_, results := patchtest.Apply(m, at, []*patch.Patch{p})
 	return len(results) > 0
 }

@@ -1,10 +1,8 @@
 package patch_test
 
 import (
-	"encoding/json"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -14,33 +12,18 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"google.golang.org/protobuf/proto"
 	networking "istio.io/api/networking/v1alpha3"
-	"sigs.k8s.io/yaml"
 
 	"github.com/portolan-mesh/portolan/xds/envoy/patch"
+	"github.com/portolan-mesh/portolan/xds/envoy/patch/patchtest"
 )
 
-// shapes reads the specs of testdata/shapes, in the order of their names.
+// shapes returns the specs of patchtest.Shapes, in the order of their names.
 func shapes(t testing.TB) []*networking.EnvoyFilter {
 	t.Helper()
-	files, err := os.ReadDir("testdata/shapes")
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := patchtest.Shapes(t)
 	var out []*networking.EnvoyFilter
-	for _, file := range files {
-		text, err := os.ReadFile("testdata/shapes/" + file.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
-		named := map[string]json.RawMessage{}
-		if err := yaml.UnmarshalStrict(text, &named); err != nil {
-			t.Fatalf("%s: %v", file.Name(), err)
-		}
-		for _, name := range slices.Sorted(maps.Keys(named)) {
-			spec := &networking.EnvoyFilter{}
-			fromYAML(t, name, []byte(`{"configPatches": `+string(named[name])+`}`), spec)
-			out = append(out, spec)
-		}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		out = append(out, all[name])
 	}
 	return out
 }
@@ -74,14 +57,13 @@ func placeOf(m proto.Message, at patch.Place) patch.Place {
 func TestShapes(t *testing.T) {
 	t.Parallel()
 	all := everyPatch(t)
-	if len(all) < 40 {
+	if len(all) < 200 {
 		t.Errorf("there are %d shapes", len(all))
 	}
 	unread, used := 0, map[*patch.Patch]bool{}
-	for name := range bases {
-		b, m := load(t, name)
+	for _, b := range patchtest.Bases(t) {
 		for _, patches := range all {
-			_, results := change(m, b.place(), patches)
+			_, results := patchtest.Apply(b.Message, b.Place, patches)
 			for _, r := range results {
 				used[r.Patch] = true
 			}
@@ -147,12 +129,7 @@ func FuzzPatches(f *testing.F) {
 	for seed := range uint64(200) {
 		f.Add(seed)
 	}
-	names := slices.Sorted(maps.Keys(bases))
-	places, messages := map[string]patch.Place{}, map[string]proto.Message{}
-	for _, name := range names {
-		b, m := load(f, name)
-		places[name], messages[name] = b.place(), m
-	}
+	bases := patchtest.Bases(f)
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		drawn := draw(specs, rand.New(rand.NewPCG(seed, 1)))
 		var patches []*patch.Patch
@@ -161,10 +138,10 @@ func FuzzPatches(f *testing.F) {
 			patch.Weakens(spec)
 			patches = append(patches, patch.Parse("shop", "drawn", time.Unix(1, 0), spec).Patches...)
 		}
-		for _, name := range names {
-			m, at := messages[name], places[name]
+		for _, b := range bases {
+			name, m, at := b.Name, b.Message, b.Place
 			before := proto.Clone(m)
-			got, results := change(m, at, patches)
+			got, results := patchtest.Apply(m, at, patches)
 			if !proto.Equal(m, before) {
 				t.Fatalf("%s: the message that came in is modified", name)
 			}
@@ -182,11 +159,11 @@ func FuzzPatches(f *testing.F) {
 			if err := got.(interface{ ValidateAll() error }).ValidateAll(); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
-			again, _ := change(m, at, patches)
+			again, _ := patchtest.Apply(m, at, patches)
 			if !proto.Equal(got, again) {
 				t.Errorf("%s: something else comes out the second time", name)
 			}
-			if selected, _ := change(m, at, patch.Select(placeOf(m, at), patches).Patches()); name != "bootstrap" && !proto.Equal(got, selected) {
+			if selected, _ := patchtest.Apply(m, at, patch.Select(placeOf(m, at), patches).Patches()); name != "bootstrap" && !proto.Equal(got, selected) {
 				t.Errorf("%s: the selected patches make something else", name)
 			}
 		}

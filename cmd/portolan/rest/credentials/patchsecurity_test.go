@@ -2,6 +2,7 @@ package credentials_test
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -87,4 +88,77 @@ func TestPatchesThatOpen(t *testing.T) {
 			`{"spec":{"resourceAttributes":{"verb":"patch-security","group":"networking.istio.io","resource":"envoyfilters","namespace":"shop"}}}`), 201, want)
 	}
 	is(t, "given away", a.as(t, tokens["editor"], "POST", batches, batchOf(t, batch.Apply, binding("shop", "mine", "opener", named("editor")))), 403)
+}
+
+// TestAttacksByPatchingPatches: no form of a PATCH brings what opens something into an EnvoyFilter, and
+// none leaves it there, for an editor without the verb; one that takes it away is done.
+func TestAttacksByPatchingPatches(t *testing.T) {
+	t.Parallel()
+	a := start(t, func(_ *rest.Options, o *access.Options) { o.Weakens = envoyfilter.Weakens })
+	const filters = "/apis/networking.istio.io/v1alpha3/namespaces/shop/envoyfilters/"
+	for name, of := range map[string]string{"harmless": addsRBAC, "opens": removesRBAC} {
+		is(t, name, a.Local().Do(t, "POST", strings.TrimSuffix(filters, "/"), document(t, patches(t, "shop", name, of))), 201)
+	}
+	a.user(t, "alice", credentials.NewRole{Role: "admin"})
+	tokens := map[string]string{
+		"editor": a.user(t, "editor", credentials.NewRole{Role: "editor", Namespace: "shop"}),
+		"admin":  a.user(t, "admin", credentials.NewRole{Role: "admin", Namespace: "shop"}),
+	}
+	const (
+		applied = "?fieldManager=x&force=true"
+		why     = "may not patch-security envoyfilters"
+		label   = `{"metadata":{"labels":{"a":"b"}}}`
+	)
+	all := func(of string) string { return `{"spec":{"configPatches":[` + of + `]}}` }
+	whole := func(name, of string) string { return document(t, patches(t, "shop", name, of)) }
+	changing := strings.Replace(removesRBAC, `"REMOVE"`, `"MERGE","value":{"name":"a"}`, 1)
+	for _, x := range []struct {
+		name, media, body string
+		code              int
+	}{
+		// It is brought in.
+		{"harmless", asMerge, all(removesRBAC), 403},
+		{"harmless", asMerge, all(addsRBAC + "," + setsSocket), 403},
+		{"harmless", asOps, `[{"op":"add","path":"/spec/configPatches/-","value":` + setsSocket + `}]`, 403},
+		{"harmless", asOps, `[{"op":"replace","path":"/spec/configPatches/0","value":` + removesRBAC + `}]`, 403},
+		{"harmless", asOps, `[{"op":"replace","path":"/spec/configPatches/0/applyTo","value":"CLUSTER"},{"op":"replace","path":"/spec/configPatches/0/patch","value":{"operation":"MERGE","value":{"transport_socket":{"name":"a"}}}}]`, 403},
+		{"harmless", asOps, `[{"op":"add","path":"/spec/configPatches/0/match","value":{"listener":{"filterChain":{"filter":{"name":"envoy.filters.network.http_connection_manager","subFilter":{"name":"envoy.filters.http.rbac"}}}}}},{"op":"replace","path":"/spec/configPatches/0/patch/operation","value":"REMOVE"}]`, 403},
+		{"harmless" + applied, asApply, whole("harmless", removesRBAC), 403},
+		{"new" + applied, asApply, whole("new", setsSocket), 403},
+		// It stays, and something else changes.
+		{"opens", asMerge, label, 403},
+		{"opens", asMerge, `{"spec":{"priority":-9}}`, 403},
+		{"opens", asMerge, `{"spec":{"workloadSelector":{"labels":{"app":"bank"}}}}`, 403},
+		{"opens", asOps, `[{"op":"add","path":"/metadata/labels","value":{"a":"b"}}]`, 403},
+		{"opens", asOps, `[{"op":"replace","path":"/spec/configPatches/0/patch/operation","value":"REPLACE"},{"op":"add","path":"/spec/configPatches/0/patch/value","value":{"name":"a","typed_config":{"@type":"type.googleapis.com/envoy.extensions.filters.http.cors.v3.Cors"}}}]`, 403},
+		{"opens", asMerge, all(changing), 403},
+		{"opens" + applied, asApply, whole("opens", removesRBAC+","+addsRBAC), 403},
+		// It goes.
+		{"opens", asOps, `[{"op":"replace","path":"/spec/configPatches/0","value":` + addsRBAC + `}]`, 200},
+		{"opens", asMerge, all(addsRBAC), 200},
+	} {
+		for _, dry := range []string{"&dryRun=All", ""} {
+			path := filters + x.name + dry
+			if !strings.Contains(x.name, "?") {
+				path = strings.Replace(path, "&", "?", 1)
+			}
+			for user, token := range tokens {
+				if user == "admin" && dry == "" {
+					continue // it would be done
+				}
+				code, words := x.code, []string{why}
+				if user == "admin" || code == 200 {
+					code, words = 200, nil
+					if strings.HasPrefix(x.name, "new") {
+						code = 201
+					}
+				}
+				answer := a.Do(t, "PATCH", path, x.body, func(r *http.Request) {
+					r.Header.Set("Content-Type", x.media)
+					r.Header.Set("Authorization", "Bearer "+token)
+				})
+				is(t, user+" "+x.media+" "+path+" "+x.body, answer, code, words...)
+			}
+		}
+	}
 }
