@@ -444,9 +444,17 @@ func (v *View) Hash(s *ServiceRow, subset string, port int) *networking.LoadBala
 }
 
 // IdleTimeout is the time after which the proxy closes an idle TCP connection to a port
-// of a service or subset. It is nil if nothing is set.
+// of a service or subset. It is nil if nothing is set. The mesh decides where no rule has a
+// connection pool.
 func (v *View) IdleTimeout(s *ServiceRow, subset string, port int) *durationpb.Duration {
-	return v.rulePart(destination.IdleTimeoutPart, s, subset, port).IdleTimeout(subset, port)
+	if own := v.rulePart(destination.IdleTimeoutPart, s, subset, port).IdleTimeout(subset, port); own != nil {
+		return own
+	}
+	baseline := v.Mesh(DefaultTrafficPolicy).GetDefaultTrafficPolicy().GetConnectionPool().GetTcp().GetIdleTimeout()
+	if baseline == nil || v.rulePart(destination.PoolPart, s, subset, port) != nil {
+		return nil
+	}
+	return baseline
 }
 
 // Tunnel says how the proxy tunnels TCP connections to a port of a service or subset

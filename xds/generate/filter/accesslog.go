@@ -18,9 +18,14 @@ func AccessLogs(v *mesh.View, k Kind, requests bool) []*accesslogv3.AccessLog {
 	return append(accessLogs(v, k, false), metrics(v, k, requests)...)
 }
 
-// ListenerAccessLogs returns the access logs of a listener. They record connections that
-// match no filter chain.
-func ListenerAccessLogs(v *mesh.View, k Kind) []*accesslogv3.AccessLog { return accessLogs(v, k, true) }
+// ListenerAccessLogs returns the access logs of a listener, none if the mesh disables them. They
+// record connections that match no filter chain.
+func ListenerAccessLogs(v *mesh.View, k Kind) []*accesslogv3.AccessLog {
+	if v.Mesh(mesh.DisableEnvoyListenerLog).GetDisableEnvoyListenerLog() {
+		return nil
+	}
+	return accessLogs(v, k, true)
+}
 
 // direction says whose traffic a kind of listener has.
 func (k Kind) direction() telemetry.Direction {

@@ -155,7 +155,7 @@ func (e *edge) passServices(s *routing.Server) {
 					Filters: filter.Network(e.view, e.kind, filter.NetworkOptions{}, filter.TCPProxy(e.view, envoy.TCPProxyOptions{
 						StatPrefix:   cmp.Or(cluster.StatName(e.view, row, subset, p), name),
 						Clusters:     []envoy.WeightedCluster{{Name: name}},
-						IdleTimeout:  rule.IdleTimeout(subset, p.Number),
+						IdleTimeout:  e.view.IdleTimeout(row, subset, p.Number),
 						HashSourceIP: rule.Hash(subset, p.Number).GetUseSourceIp(),
 						AccessLogs:   filter.AccessLogs(e.view, e.kind, false),
 					})),
