@@ -51,4 +51,8 @@ func TestAgentFollowsProxyConfig(t *testing.T) {
 	}
 	m.remove(config("shop", "shop", "{}"), config("all", "istio-system", "{}"))
 	await("none again", 0, "")
+	c := startTelemetryCollector(t)
+	m.apply(fmt.Sprintf("apiVersion: portolan.io/v1\nkind: MeshConfig\nmetadata: {name: default, namespace: istio-system}\nspec: {defaultConfig: {statsdUdpAddress: 127.0.0.1:%d, envoyMetricsService: {address: 127.0.0.1:%d}}}\n", c.statsd(t), c.grpc))
+	c.await(t, "statsd envoy.server.live")
+	c.await(t, "metrics server.live")
 }

@@ -19,6 +19,7 @@ extensionProviders:
 - {name: gone, envoyHttpAls: {service: none.shop.test, port: 4317}}
 - {name: zipkin, zipkin: {service: collector.shop.test, port: 4318}}
 - {name: zipkin-64, zipkin: {service: collector.shop.test, port: 4318, enable64bitTraceId: true}}
+- {name: skywalking, skywalking: {service: collector.shop.test, port: 4317, accessToken: s3cret}}
 - {name: datadog, datadog: {service: collector.shop.test, port: 4318}}
 - {name: otlp-grpc, opentelemetry: {service: collector.shop.test, port: 4317}}
 - {name: otlp-http, opentelemetry: {service: collector.shop.test, port: 4318, http: {path: /v1/traces, timeout: 1s, headers: [{name: x-key, value: k}]}}}
@@ -129,6 +130,7 @@ func TestEnvoyTraces(t *testing.T) {
 			{"otlp-grpc", []string{"otlp-grpc", "lit=x", "head=joe", "istio.namespace=shop", "service.name="}},
 			{"otlp-http", []string{"otlp-http k", "lit=x", "head=joe", "istio.namespace=shop", "service.name="}},
 			{"datadog", []string{"datadog", "lit", "joe"}},
+			{"skywalking", []string{`skywalking ["s3cret"]`, "lit", "joe"}},
 		} {
 			if c.provider != "datadog" { // its agent drops what is not sampled
 				s.set(trace("providers: [{name: " + c.provider + "}], randomSamplingPercentage: 0, " + tags))
@@ -190,4 +192,73 @@ func TestEnvoyMetrics(t *testing.T) {
 		}
 		return fmt.Errorf("it has %.500s", body)
 	})
+}
+
+// TestEnvoyServerTelemetry: in the mode SERVER a sidecar reports what it takes and nothing of what it
+// sends, with the result of policies of a dry run. It counts connections when they are there and when
+// they end.
+func TestEnvoyServerTelemetry(t *testing.T) {
+	t.Parallel()
+	s, in, streams := startTelemetryScene(t, protocol.Delta), freePort(t), freePort(t)
+	s.set(fmt.Sprintf(`
+apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {name: client, namespace: shop}
+spec:
+  workloadSelector: {labels: {app: client}}
+  ingress:
+  - {port: {number: %d, protocol: HTTP, name: http}, bind: 127.0.0.1, defaultEndpoint: "127.0.0.1:%d"}
+  - {port: {number: %d, protocol: TCP, name: tcp}, bind: 127.0.0.1, defaultEndpoint: "127.0.0.1:%d"}
+`, in, s.v1.port, streams, startTCPUpstream(t, "hello")), `
+apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata: {name: watched, namespace: shop, annotations: {istio.io/dry-run: "true"}}
+spec: {action: DENY, rules: [{to: [{operation: {paths: [/served]}}]}]}
+`, telemetryOf("shop", "servers", `
+  accessLogging: [{match: {mode: SERVER}, providers: [{name: als}, {name: tcp-als}]}]
+  tracing: [{match: {mode: SERVER}, providers: [{name: zipkin}], randomSamplingPercentage: 100}]
+  metrics: [{providers: [{name: prometheus}], overrides: [{match: {metric: ALL_METRICS, mode: CLIENT}, disabled: true}, {match: {metric: REQUEST_COUNT, mode: SERVER}, tagOverrides: {served: {value: "'yes'"}}}]}]`))
+	send(t, s.atSidecar("/sent"))
+	send(t, request{port: in, host: shopHost, path: "/served"})
+	s.collector.await(t, "als requests /served 200")
+	s.collector.await(t, "zipkin", "/served", "istio.authorization.dry_run.deny_policy.result=denied", "istio.authorization.dry_run.deny_policy.name=ns[shop]-policy[watched]-rule[0]")
+	if got := s.collector.all("/sent"); len(got) > 0 {
+		t.Errorf("reports of what the sidecar sends: %q", got)
+	}
+	awaitGreeting(t, streams, "hello")
+	s.collector.await(t, "als connections inbound|")
+	eventually(t, "the sidecar counts", func() error {
+		body, err := s.client.get("/stats/prometheus?filter=istio")
+		if err != nil {
+			return err
+		}
+		for _, want := range []string{
+			`envoy_istio_requests_total{`, `served="yes"`, `envoy_istio_tcp_connections_opened_total{`, `envoy_istio_tcp_connections_closed_total{`, `reporter="destination"`,
+		} {
+			if !strings.Contains(string(body), want) {
+				return fmt.Errorf("it lacks %s:\n%s", want, body)
+			}
+		}
+		if strings.Contains(string(body), `reporter="source"`) {
+			return fmt.Errorf("it counts what it sends:\n%s", body)
+		}
+		opened, closed := countOf(string(body), "envoy_istio_tcp_connections_opened_total"), countOf(string(body), "envoy_istio_tcp_connections_closed_total")
+		if opened != closed || len(s.collector.all("als connections")) != opened {
+			return fmt.Errorf("%d connections are opened, %d closed, and %q logged", opened, closed, s.collector.all("als connections"))
+		}
+		return nil
+	})
+	s.client.expectNothingRejected()
+}
+
+// countOf returns the sum of a counter of Prometheus over all its tags.
+func countOf(body, name string) (n int) {
+	for line := range strings.Lines(body) {
+		if strings.HasPrefix(line, name+"{") {
+			var one int
+			_, _ = fmt.Sscan(line[strings.LastIndexByte(line, ' ')+1:], &one)
+			n += one
+		}
+	}
+	return n
 }

@@ -11,17 +11,19 @@ import (
 	"testing"
 
 	alsv3 "github.com/envoyproxy/go-control-plane/envoy/service/accesslog/v3"
+	metricsv3 "github.com/envoyproxy/go-control-plane/envoy/service/metrics/v3"
 	commonv1 "go.opentelemetry.io/proto/otlp/common/v1"
 	logsv1 "go.opentelemetry.io/proto/otlp/logs/v1"
 	tracev1 "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// telemetryCollector takes what proxies report: Envoy's access log service and OpenTelemetry's logs
-// and spans over gRPC, and spans over HTTP of OpenTelemetry, Zipkin and Datadog. It notes each in a
-// line.
+// telemetryCollector takes what proxies report: over gRPC Envoy's access log and metrics services,
+// OpenTelemetry's logs and spans and SkyWalking's segments, and over HTTP spans of OpenTelemetry, Zipkin
+// and Datadog. It notes each in a line.
 type telemetryCollector struct {
 	grpc, http int // its ports
 
@@ -67,6 +69,32 @@ spec:
   ports: [{number: 4317, name: grpc, protocol: GRPC}, {number: 4318, name: http, protocol: HTTP}]
   endpoints: [{address: 127.0.0.1, ports: {grpc: %d, http: %d}}]
 `, c.grpc, c.http)
+}
+
+// statsd takes statistics over UDP, and returns the port.
+func (c *telemetryCollector) statsd(t *testing.T) int {
+	t.Helper()
+	over, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	running.Go(func() {
+		for packet := make([]byte, 64<<10); ; {
+			n, _, err := over.ReadFrom(packet)
+			if err != nil {
+				return
+			}
+			for line := range strings.Lines(string(packet[:n])) {
+				c.note("statsd %s", line)
+			}
+		}
+	})
+	t.Cleanup(func() {
+		_ = over.Close()
+		running.Wait()
+	})
+	return over.LocalAddr().(*net.UDPAddr).Port
 }
 
 // note adds a line.
@@ -135,6 +163,25 @@ func (c *telemetryCollector) stream(_ any, s grpc.ServerStream) error {
 					c.note("log %s %s", l.GetBody().GetStringValue(), attributes(l.GetAttributes()))
 				}
 			}
+		}
+	case strings.HasSuffix(method, "/StreamMetrics"):
+		for {
+			m := &metricsv3.StreamMetricsMessage{}
+			if err := s.RecvMsg(m); err != nil {
+				return err
+			}
+			for _, f := range m.GetEnvoyMetrics() {
+				c.note("metrics %s", f.GetName())
+			}
+		}
+	case strings.HasSuffix(method, "/collect"): // of SkyWalking, whose segments are read as bytes
+		for {
+			m := &emptypb.Empty{}
+			if err := s.RecvMsg(m); err != nil {
+				return s.SendMsg(&emptypb.Empty{})
+			}
+			token := metadata.ValueFromIncomingContext(s.Context(), "authentication")
+			c.note("skywalking %q %q", token, m.ProtoReflect().GetUnknown())
 		}
 	default:
 		m := &tracev1.TracesData{}

@@ -78,6 +78,7 @@ func grid() []cell {
 		{name: "1000:200/peers-off", mesh: peers, proxies: 200, variant: protocol.Delta, noAutoMTLS: true, changes: []string{"endpoint", "routes"}},
 		{name: "1000:200/peers", mesh: peers, proxies: 200, variant: protocol.Delta, changes: []string{"endpoint", "routes"}, targets: besideOff("1000:200/peers-off")},
 		{name: "1000:200/policies", mesh: refmesh.Mesh{Services: 1000, Policies: true}, proxies: 200, variant: protocol.Delta, changes: []string{"endpoint", "routes", "policy"}, targets: besideNone("1000:200")},
+		{name: "1000:200/patched", mesh: refmesh.Mesh{Services: 1000, Patches: 50}, proxies: 200, variant: protocol.Delta, changes: []string{"endpoint", "routes"}, targets: besideUnpatched("1000:200")},
 		{name: "1000:200/whole", mesh: thousand, proxies: 200, variant: protocol.Delta, whole: true, changes: []string{"routes"}, floor: true},
 		{name: "1000:200/spread", mesh: spread, proxies: 200, variant: protocol.Delta, spread: true, changes: everyChange, targets: timesOtherCell("1000:200", 2)},
 		{name: "5000:50", mesh: five, proxies: 50, variant: protocol.Delta, changes: everyChange, targets: fifty(parts{endpoint: 2, endpointCPU: 2, routes: 200, routesCPU: 200})},
@@ -264,6 +265,25 @@ func besideNone(name string) func(*results) []target {
 		out := timesOtherCell(name, times)(r)
 		if endpoint, measured := r.figureOf(r.cell.name, usual("endpoint")); measured {
 			out = append(out, target{usual("policy"), times * endpoint, fmt.Sprintf("%gx an endpoint", times)})
+		}
+		return out
+	}
+}
+
+// besideUnpatched allows patches little more time and CPU than the cell without. They may make resources
+// larger. As for a thousand proxies, the median of the repetitions' p99s counts.
+func besideUnpatched(name string) func(*results) []target {
+	const times = 1.3
+	return func(r *results) []target {
+		figures := []string{syncTime, syncCPU}
+		for _, change := range r.cell.changes {
+			figures = append(figures, usual(change), changeCPU(change))
+		}
+		out := r.nothingElse()
+		for _, figure := range figures {
+			if other, measured := r.figureOf(name, figure); measured {
+				out = append(out, target{figure, times * other, fmt.Sprintf("%gx %s", times, name)})
+			}
 		}
 		return out
 	}

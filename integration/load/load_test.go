@@ -212,6 +212,14 @@ func TestTargets(t *testing.T) {
 			r.judged("peers-off", nil, 0.1, 0).add(bytesOf("routes"), bytes, 1000)
 			r.judged("peers", besideOff("peers-off"), 0.131, 0).add(bytesOf("routes"), bytes, 1201)
 		}, "peers routes: p99, median repetition is 131ms: <= 130ms (1.3x peers-off); peers routes: bytes per proxy is 1.2 KiB: <= 1.2 KiB (1.2x peers-off)"},
+		"patches within their bounds, whatever their bytes": {func(r *report) {
+			r.judged("1000:200", nil, 0.1, 0).add(bytesOf("routes"), bytes, 1000)
+			r.judged("1000:200/patched", besideUnpatched("1000:200"), 0.129, 0).add(bytesOf("routes"), bytes, 2000)
+		}, ""},
+		"patches beyond their bounds": {func(r *report) {
+			r.judged("1000:200", nil, 0.1, 0)
+			r.judged("1000:200/patched", besideUnpatched("1000:200"), 0.131, 0)
+		}, "1000:200/patched routes: p99, median repetition is 131ms: <= 130ms (1.3x 1000:200)"},
 		"what a change does not change": {func(r *report) { r.judged("1000:50", fifty, 0.001, 0).figures[1].value = 1 },
 			"1000:50 routes: messages of other types is 1: <= 0"},
 	} {

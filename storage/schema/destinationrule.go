@@ -21,9 +21,7 @@ func destinationRule() *Schema {
 func destinationRuleServed() fields {
 	policy := func(beside ...string) fields {
 		return serve(append(beside, "tls")...).with("loadBalancer", serve("simple", "consistentHash", "warmup", "warmupDurationSecs", "localityLbSetting", "zoneAwareLbSetting")).
-			with("connectionPool", connectionPoolServed()).with("outlierDetection", serve("splitExternalLocalOriginErrors",
-			"consecutiveLocalOriginFailures", "consecutiveGatewayErrors", "consecutive5xxErrors", "interval", "baseEjectionTime",
-			"maxEjectionPercent", "minHealthPercent", "outlierDetectionHttpErrorCodes"))
+			with("connectionPool", connectionPoolServed()).with("outlierDetection", outlierDetectionServed())
 	}
 	whole := policy("retryBudget", "proxyProtocol", "tunnel").with("portLevelSettings", policy("port"))
 	return serve("host", "exportTo", "workloadSelector").
@@ -36,6 +34,11 @@ func connectionPoolServed() fields {
 		with("tcp", serve("maxConnections", "connectTimeout", "tcpKeepalive", "maxConnectionDuration", "idleTimeout")).
 		with("http", serve("http1MaxPendingRequests", "http2MaxRequests", "maxRequestsPerConnection", "maxRetries",
 			"idleTimeout", "h2UpgradePolicy", "useClientProtocol", "maxConcurrentStreams", "http2KeepAlive"))
+}
+
+func outlierDetectionServed() fields {
+	return serve("splitExternalLocalOriginErrors", "consecutiveLocalOriginFailures", "consecutiveGatewayErrors", "consecutive5xxErrors",
+		"interval", "baseEjectionTime", "maxEjectionPercent", "minHealthPercent", "outlierDetectionHttpErrorCodes")
 }
 
 func checkDestinationRule(c checker, d *networking.DestinationRule) {

@@ -58,11 +58,10 @@ func listFields(path string, m protoreflect.MessageDescriptor, of fields) (out [
 			out = append(out, listFields(path+name+".", m.Fields().Get(i).Message(), f.fields)...)
 			continue
 		}
-		reason := strings.TrimPrefix(f.idle, "has no effect here: ")
-		if f.idle == notYet {
-			reason = "not served yet"
-		}
-		out = append(out, MeshConfigField{Path: path + name, Served: known && f.idle == "", FileOnly: path == "" && slices.Contains(fileOnly, name), Reason: reason})
+		out = append(out, MeshConfigField{
+			Path: path + name, Served: known && f.idle == "", FileOnly: path == "" && slices.Contains(fileOnly, name),
+			Reason: strings.TrimPrefix(f.idle, "has no effect here: "),
+		})
 	}
 	return out
 }

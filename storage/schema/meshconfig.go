@@ -89,6 +89,8 @@ func checkMeshConfig(c checker, m *meshv1alpha1.MeshConfig) {
 	if rules := m.GetDefaultDestinationRuleExportTo(); len(rules) > 0 && !slices.Equal(rules, []string{"*"}) && !slices.Equal(rules, []string{"."}) {
 		c.at("defaultDestinationRuleExportTo").warn(`stands for every namespace: only "." limits it`)
 	}
+	checkConnectionPool(c.at("defaultTrafficPolicy", "connectionPool"), m.GetDefaultTrafficPolicy().GetConnectionPool())
+	checkOutlierDetection(c.at("defaultTrafficPolicy", "outlierDetection"), m.GetDefaultTrafficPolicy().GetOutlierDetection())
 	checkRetries(c.at("defaultHttpRetryPolicy"), m.GetDefaultHttpRetryPolicy())
 	checkProviders(c.at("extensionProviders"), m.GetExtensionProviders())
 	c.at("pathNormalization", "normalization").knownValue(m.GetPathNormalization().GetNormalization(), "NONE, BASE, MERGE_SLASHES or DECODE_AND_MERGE_SLASHES")

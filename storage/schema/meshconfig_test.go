@@ -40,6 +40,14 @@ func TestMeshConfigRules(t *testing.T) {
 		{"default", "{ingressClass: istio, defaultConfig: {interceptionMode: TPROXY}}", nil, []string{
 			"spec.ingressClass has no effect here: Kubernetes only: it is about Ingress objects, and no source here has them",
 			"spec.defaultConfig.interceptionMode has no effect here: each machine says how it captures traffic: see its agent"}},
+		{"default", "{defaultTrafficPolicy: {connectionPool: {tcp: {maxConnections: -1}}, outlierDetection: {interval: 0s}}, defaultConfig: {statsdUdpAddress: statsd:8125, envoyMetricsService: {address: metrics, tlsSettings: {mode: SIMPLE, caCertificates: /ca.pem}}, tracingServiceName: CANONICAL_NAME_ONLY}}", []string{
+			"spec.defaultTrafficPolicy.connectionPool.tcp.maxConnections: must not be negative, is -1",
+			"spec.defaultTrafficPolicy.outlierDetection.interval: must be at least 1ms, is 0s",
+			`spec.defaultConfig.statsdUdpAddress: must be an IP address and a port, such as 10.0.0.9:8125, is "statsd:8125": Envoy resolves no name for it`,
+			`spec.defaultConfig.envoyMetricsService.address: must be host:port, is "metrics"`,
+			"spec.defaultConfig.envoyMetricsService.tlsSettings.mode: must be DISABLE or ISTIO_MUTUAL, is SIMPLE: for another have an EnvoyFilter merge a cluster and a sink into the BOOTSTRAP",
+		}, []string{"spec.defaultConfig.envoyMetricsService.tlsSettings.caCertificates has no effect here: ISTIO_MUTUAL uses the certificate of the proxy and the authorities of the mesh"}},
+		{"default", "{defaultTrafficPolicy: {connectionPool: {http: {maxRetries: 1}}, outlierDetection: {}}, disableEnvoyListenerLog: true, defaultConfig: {statsdUdpAddress: '[::1]:8125', envoyMetricsService: {address: 'metrics.test:9000', tlsSettings: {mode: ISTIO_MUTUAL}}}}", nil, nil},
 		{"default", "{serviceEntryVisibility: {applyToSidecars: true}}", nil, []string{
 			"spec.serviceEntryVisibility.applyToSidecars has no effect here: ServiceEntries that it would hide stay visible: use defaultServiceExportTo and exportTo",
 			"spec.serviceEntryVisibility has no effect here: it is for ambient mode unless applyToSidecars is set, and its policies select by labels of Namespace objects: use defaultServiceExportTo"}},

@@ -32,6 +32,11 @@ const (
 	ofTags        = "has no effect here: Istio has deprecated it, and proxies put no tags into the names of statistics"
 	ofExchange    = "has no effect here: proxies exchange no metadata in headers"
 	ofListeners   = "has no effect here: it needs the names of listeners before a server sends them: use globalDownstreamConnectionLimit"
+	ofLogService  = "has no effect here: name the service in extensionProviders as envoyHttpAls or envoyTcpAls, and the provider in defaultProviders or a Telemetry"
+	ofTracer      = "has no effect here: proxies trace for a provider alone: name one in defaultProviders.tracing or a Telemetry"
+	ofGoogle      = "has no effect here: a stock Envoy reports nothing to Google Cloud itself: use opentelemetry, envoyOtelAls and prometheus"
+	ofCompression = "has no effect here: neither an agent nor the interface of an Envoy compresses statistics"
+	ofOwnCerts    = "has no effect here: ISTIO_MUTUAL uses the certificate of the proxy and the authorities of the mesh"
 	ofServersFile = "set it in the file of --mesh-config and restart the servers: it holds from their start"
 )
 
@@ -44,14 +49,16 @@ var fileOnly = []string{"rootNamespace", "trustDomain"}
 func meshConfigFields() fields {
 	return serve(
 		"accessLogEncoding", "accessLogFile", "accessLogFormat", "connectTimeout", "defaultDestinationRuleExportTo", "defaultHttpRetryPolicy", "defaultProviders",
-		"defaultServiceExportTo", "defaultVirtualServiceExportTo", "dnsRefreshRate", "enableAutoMtls", "h2UpgradePolicy", "inboundClusterStatName",
+		"defaultServiceExportTo", "defaultVirtualServiceExportTo", "disableEnvoyListenerLog", "dnsRefreshRate", "enableAutoMtls", "h2UpgradePolicy", "inboundClusterStatName",
 		"inboundTrafficPolicy", "localityLbSetting", "meshMTLS", "outboundClusterStatName", "outboundTrafficPolicy", "pathNormalization",
 		"protocolDetectionTimeout", "proxyHttpPort", "proxyInboundListenPort", "proxyListenPort", "rootNamespace", "tcpKeepalive", "tlsDefaults",
 		"trustDomain", "trustDomainAliases", "zoneAwareLbSetting",
 	).
 		with("defaultConfig", proxyConfigFields()).
 		with("extensionProviders", providerFields()).
-		without(notYet, "defaultTrafficPolicy", "disableEnvoyListenerLog", "enableEnvoyAccessLogService", "enableTracing").
+		with("defaultTrafficPolicy", fields{}.with("connectionPool", connectionPoolServed()).with("outlierDetection", outlierDetectionServed().without(ofDeprecated, "consecutiveErrors"))).
+		without(ofLogService, "enableEnvoyAccessLogService").
+		without(ofTracer, "enableTracing").
 		without(ofIngress, "ingressClass", "ingressControllerMode", "ingressSelector", "ingressService").
 		without(ofSelectors, "discoverySelectors").
 		without(ofClusters, "serviceScopeConfigs", "serviceSettings").
@@ -69,7 +76,7 @@ func meshConfigFields() fields {
 func providerFields() fields {
 	return serve("name", "datadog", "envoyExtAuthzGrpc", "envoyExtAuthzHttp", "envoyFileAccessLog", "envoyHttpAls", "envoyOtelAls", "envoyTcpAls",
 		"opentelemetry", "prometheus", "skywalking", "zipkin").
-		without(notYet, "stackdriver").
+		without(ofGoogle, "stackdriver").
 		without(ofSecrets, "sds").
 		without(ofDeprecated, "lightstep", "opencensus")
 }
@@ -77,12 +84,14 @@ func providerFields() fields {
 // proxyConfigFields are the fields of defaultConfig.
 func proxyConfigFields() fields {
 	return serve("concurrency", "drainDuration", "fileFlushInterval", "fileFlushMinSizeKb", "holdApplicationUntilProxyStarts", "meshId",
-		"proxyMetadata", "proxyStatsMatcher", "runtimeValues", "serviceCluster", "terminationDrainDuration").
+		"proxyMetadata", "proxyStatsMatcher", "runtimeValues", "serviceCluster", "statsdUdpAddress", "terminationDrainDuration", "tracingServiceName").
 		with("connectionSettings", connectionFields()).
+		with("envoyMetricsService", remoteServiceFields()).
 		with("gatewayTopology", serve("forwardClientCertDetails", "numTrustedProxies", "proxyProtocol")).
 		with("proxyHeaders", proxyHeaderFields()).
 		with("tracing", tracingFields()).
-		without(notYet, "envoyAccessLogService", "envoyMetricsService", "statsCompression", "statsdUdpAddress", "tracingServiceName").
+		without(ofLogService, "envoyAccessLogService").
+		without(ofCompression, "statsCompression").
 		without(ofAddresses, "discoveryAddress").
 		without(ofPlaintext, "controlPlaneAuthPolicy").
 		without(ofMachines, "interceptionMode").
@@ -98,6 +107,13 @@ func proxyConfigFields() fields {
 		without(ofKeys, "privateKeyProvider").
 		without(ofTags, "extraStatTags").
 		without(ofDeprecated, "availabilityZone", "discoveryRefreshDelay", "envoyMetricsServiceAddress", "sds", "zipkinAddress")
+}
+
+// remoteServiceFields are the fields of a service that the bootstrap of an Envoy names.
+func remoteServiceFields() fields {
+	return serve("address", "tcpKeepalive").
+		with("tlsSettings", serve("mode", "sni", "subjectAltNames").
+			without(ofOwnCerts, "caCertificates", "caCrl", "clientCertificate", "credentialName", "insecureSkipVerify", "privateKey"))
 }
 
 func connectionFields() fields {

@@ -1,8 +1,11 @@
 package schema
 
 import (
+	"net"
+	"net/netip"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -10,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/storage/config"
 )
@@ -44,9 +48,35 @@ func checkMeshProxyConfig(c checker, p *meshv1alpha1.ProxyConfig) {
 			c.fail("%q is no regular expression (RE2): %v", expression, err)
 		}
 	})
+	if a := p.GetStatsdUdpAddress(); a != "" {
+		if at, err := netip.ParseAddrPort(a); err != nil || at.Port() == 0 {
+			c.at("statsdUdpAddress").fail("must be an IP address and a port, such as 10.0.0.9:8125, is %q: Envoy resolves no name for it", a)
+		}
+	}
+	checkMetricsService(c.at("envoyMetricsService"), p.GetEnvoyMetricsService())
+	c.at("tracingServiceName").knownValue(p.GetTracingServiceName(), "APP_LABEL_AND_NAMESPACE, CANONICAL_NAME_ONLY or CANONICAL_NAME_AND_NAMESPACE")
 	checkConnectionSettings(c.at("connectionSettings"), p.GetConnectionSettings())
 	if hold := p.GetHoldApplicationUntilProxyStarts(); hold != nil && !hold.GetValue() {
 		c.at("holdApplicationUntilProxyStarts").warn("has no effect as false: a unit that is ordered after the agent's starts when the proxy is ready; leave its order out instead")
+	}
+}
+
+// checkMetricsService checks where the bootstrap of an Envoy sends statistics.
+func checkMetricsService(c checker, s *meshv1alpha1.RemoteService) {
+	if s == nil {
+		return
+	}
+	host, port, err := net.SplitHostPort(s.GetAddress())
+	if n, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || n == 0 {
+		c.at("address").fail("must be host:port, is %q", s.GetAddress())
+	} else if !isIP(host) {
+		c.at("address").failIf(hostName(host))
+	}
+	c.at("tcpKeepalive").tcpKeepalive(s.GetTcpKeepalive())
+	switch mode := s.GetTlsSettings().GetMode(); mode {
+	case networking.ClientTLSSettings_DISABLE, networking.ClientTLSSettings_ISTIO_MUTUAL:
+	default:
+		c.at("tlsSettings", "mode").fail("must be DISABLE or ISTIO_MUTUAL, is %s: for another have an EnvoyFilter merge a cluster and a sink into the BOOTSTRAP", mode)
 	}
 }
 

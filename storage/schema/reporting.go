@@ -50,7 +50,7 @@ func checkCollector(c checker, o *meshv1alpha1.MeshConfig_ExtensionProvider_Open
 	c.at("grpc", "timeout").duration(o.GetGrpc().GetTimeout())
 	headersToAdd(c.at("grpc", "initialMetadata"), o.GetGrpc().GetInitialMetadata())
 	if o.GetServiceAttributeEnrichment() != meshv1alpha1.MeshConfig_ExtensionProvider_ISTIO_CANONICAL {
-		c.at("serviceAttributeEnrichment").notServed("is not served yet and has no effect")
+		c.at("serviceAttributeEnrichment").notServed("has no effect here: it takes names from pods, and a proxy here has the name of its service from its node")
 	}
 	d := o.GetDynatraceSampler()
 	if d == nil {

@@ -353,7 +353,7 @@ func TestKindsThatAreStoredOnly(t *testing.T) {
 			metrics: [{providers: [{name: prometheus}], reportingInterval: 5s, overrides: [{match: {metric: REQUEST_COUNT}, tagOverrides: {a: {value: b}, c: {operation: REMOVE}}}]}]
 			accessLogging: [{providers: [{name: envoy}], filter: {expression: "response.code >= 400"}}]`,
 			warned: []string{
-				"spec.metrics[0].reportingInterval is not served yet and has no effect",
+				"spec.metrics[0].reportingInterval has no effect here: a stock Envoy counts the bytes of a connection when it ends",
 			}},
 		{name: "faulty", kind: schema.Telemetry, spec: `
 			selector: {matchLabels: {app: a}}
@@ -389,8 +389,8 @@ func TestKindsThatAreStoredOnly(t *testing.T) {
 				"spec.accessLogging[2].filter.expression: is empty",
 			},
 			warned: []string{
-				"spec.metrics[0].overrides[0].match.customMetric is not served yet and has no effect: proxies make Istio's standard metrics",
-				"spec.metrics[0].reportingInterval is not served yet and has no effect",
+				"spec.metrics[0].overrides[0].match.customMetric has no effect here: a stock Envoy makes Istio's standard metrics alone",
+				"spec.metrics[0].reportingInterval has no effect here: a stock Envoy counts the bytes of a connection when it ends",
 			}},
 		{name: "sound", kind: schema.WasmPlugin, spec: `
 			url: ghcr.io/istio/auth:1

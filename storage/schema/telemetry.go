@@ -11,12 +11,15 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
+// ofInterval is the reason of reportingInterval.
+const ofInterval = "has no effect here: a stock Envoy counts the bytes of a connection when it ends"
+
 func telemetry() *Schema {
 	return definition[*telemetryv1.Telemetry]{
 		kind: Telemetry, plural: "telemetries",
 		codec: config.Protobuf[telemetryv1.Telemetry](),
 		served: serve("selector", "targetRef", "targetRefs", "tracing", "accessLogging").
-			with("metrics", serve("providers", "overrides")),
+			with("metrics", serve("providers", "overrides").without(ofInterval, "reportingInterval")),
 		check: checkTelemetry,
 	}.schema()
 }
@@ -92,11 +95,11 @@ func checkOverride(c checker, o *telemetryv1.MetricsOverrides) {
 	c.at("match", "mode").mode(o.GetMatch().GetMode())
 	if m, ok := o.GetMatch().GetMetricMatch().(*telemetryv1.MetricSelector_CustomMetric); ok {
 		c.at("match", "customMetric").required(m.CustomMetric)
-		c.at("match", "customMetric").notServed("is not served yet and has no effect: proxies make Istio's standard metrics")
+		c.at("match", "customMetric").notServed("has no effect here: a stock Envoy makes Istio's standard metrics alone")
 	}
 	switch m := o.GetMatch().GetMetric(); m {
-	case telemetryv1.MetricSelector_GRPC_REQUEST_MESSAGES, telemetryv1.MetricSelector_GRPC_RESPONSE_MESSAGES, telemetryv1.MetricSelector_TCP_OPENED_CONNECTIONS:
-		c.at("match", "metric").notServed("%s is not served yet and has no effect", m)
+	case telemetryv1.MetricSelector_GRPC_REQUEST_MESSAGES, telemetryv1.MetricSelector_GRPC_RESPONSE_MESSAGES:
+		c.at("match", "metric").notServed("%s has no effect here: a stock Envoy counts the messages of gRPC only for clusters", m)
 	}
 	for _, name := range sortedKeys(o.GetTagOverrides()) {
 		at, tag := c.at("tagOverrides").key(name), o.GetTagOverrides()[name]

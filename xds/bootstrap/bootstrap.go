@@ -64,6 +64,9 @@ func Build(o Options) (*bootstrapv3.Bootstrap, error) {
 	if o.SDSSocket != "" {
 		out.StaticResources.Clusters = append(out.StaticResources.Clusters, o.sdsCluster())
 	}
+	if err := o.addStatsSinks(out); err != nil {
+		return nil, fmt.Errorf("the ProxyConfig: %w", err)
+	}
 	if o.SelfDiscovery {
 		out.ClusterManager = &bootstrapv3.ClusterManager{LocalClusterName: names.LocalCluster}
 		out.StaticResources.Clusters = append(out.StaticResources.Clusters, upstream.Cluster(upstream.ClusterOptions{

@@ -103,7 +103,7 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	o.Domain = cmp.Or(o.Domain, DefaultDomain)
-	o.Cluster = cmp.Or(o.Cluster, o.Config.GetServiceCluster(), o.Name+"."+o.Namespace)
+	o.Cluster = cmp.Or(o.Cluster, o.Config.GetServiceCluster(), o.tracedAs(), o.Name+"."+o.Namespace)
 	o.IstioVersion = cmp.Or(o.IstioVersion, DefaultIstioVersion)
 	if len(o.XDSAddresses) == 0 {
 		o.XDSAddresses = []string{DefaultXDSAddress}
@@ -114,6 +114,23 @@ func (o Options) withDefaults() Options {
 		o.InterceptionMode = cmp.Or(o.InterceptionMode, node.InterceptionNone)
 	}
 	return o
+}
+
+// tracedAs is the name of the proxy's service by the tracingServiceName of its ProxyConfig, empty if
+// that sets none. (Istio: getServiceCluster.)
+func (o Options) tracedAs() string {
+	set, ok := o.Config.GetClusterName().(*meshv1alpha1.ProxyConfig_TracingServiceName_)
+	if !ok {
+		return ""
+	}
+	canonical := cmp.Or(o.Labels["service.istio.io/canonical-name"], o.Labels["app.kubernetes.io/name"], o.Labels["app"], o.Name)
+	switch set.TracingServiceName {
+	case meshv1alpha1.ProxyConfig_CANONICAL_NAME_ONLY:
+		return canonical
+	case meshv1alpha1.ProxyConfig_CANONICAL_NAME_AND_NAMESPACE:
+		return canonical + "." + o.Namespace
+	}
+	return cmp.Or(o.Labels["app"], o.Name) + "." + o.Namespace
 }
 
 // The type must be one of types.

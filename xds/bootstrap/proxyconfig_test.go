@@ -2,14 +2,19 @@ package bootstrap_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/xds/bootstrap"
 )
 
@@ -52,6 +57,64 @@ func TestProxyConfig(t *testing.T) {
 	} {
 		if !slices.Equal(c.got, c.want) {
 			t.Errorf("%s: %q, want %q", what, c.got, c.want)
+		}
+	}
+}
+
+// TestStatsSinks: an Envoy sends its statistics where its ProxyConfig says, by the certificate of the
+// mesh where that is asked for.
+func TestStatsSinks(t *testing.T) {
+	t.Parallel()
+	service := func(mode networking.ClientTLSSettings_TLSmode) *meshv1alpha1.RemoteService {
+		return &meshv1alpha1.RemoteService{
+			Address: "metrics.test:9000", TlsSettings: &networking.ClientTLSSettings{Mode: mode, SubjectAltNames: []string{"spiffe://mesh/ns/a/sa/metrics"}},
+			TcpKeepalive: &networking.ConnectionPoolSettings_TCPSettings_TcpKeepalive{Probes: 3},
+		}
+	}
+	options := bootstrap.Options{Type: discovery.Sidecar, IPs: []string{"10.0.0.1"}, Name: "n", Namespace: "shop", Config: &meshv1alpha1.ProxyConfig{StatsdUdpAddress: "[2001:db8::9]:8125"}}
+	build := func(s *meshv1alpha1.RemoteService, socket string) (*bootstrapv3.Bootstrap, error) {
+		o := options
+		o.Config = proto.CloneOf(o.Config)
+		o.Config.EnvoyMetricsService, o.SDSSocket, o.TLS = s, socket, socket != ""
+		return bootstrap.Build(o)
+	}
+	if b, err := build(nil, ""); err != nil || len(b.GetStatsSinks()) != 1 || !strings.Contains(b.String(), "2001:db8::9") || !strings.Contains(b.String(), "UDP") {
+		t.Errorf("statsd alone: %v, %v", b.GetStatsSinks(), err)
+	}
+	plain, err := build(service(networking.ClientTLSSettings_DISABLE), "")
+	if err != nil || len(plain.GetStatsSinks()) != 2 || !strings.Contains(plain.String(), "metrics.test") || strings.Contains(plain.String(), "UpstreamTlsContext") {
+		t.Errorf("in plaintext: %v, %v", plain, err)
+	}
+	if b, err := build(service(networking.ClientTLSSettings_ISTIO_MUTUAL), "/run/sds"); err != nil || strings.Count(b.String(), "UpstreamTlsContext") != 2 || !strings.Contains(b.String(), "sa/metrics") {
+		t.Errorf("over TLS: %v, %v", b, err)
+	}
+	for _, s := range []*meshv1alpha1.RemoteService{service(networking.ClientTLSSettings_ISTIO_MUTUAL), {Address: "nowhere"}} {
+		if _, err := build(s, ""); err == nil || !strings.Contains(err.Error(), "the ProxyConfig: envoyMetricsService.") {
+			t.Errorf("%v: %v", s, err)
+		}
+	}
+}
+
+// TestTracingServiceName: the proxy's service has the name that its ProxyConfig asks for.
+func TestTracingServiceName(t *testing.T) {
+	t.Parallel()
+	app := labels.Instance{"app": "web", "app.kubernetes.io/name": "storefront"}
+	for _, c := range []struct {
+		name   meshv1alpha1.ProxyConfig_TracingServiceName
+		labels labels.Instance
+		want   string
+	}{
+		{meshv1alpha1.ProxyConfig_APP_LABEL_AND_NAMESPACE, app, "web.shop"},
+		{meshv1alpha1.ProxyConfig_CANONICAL_NAME_ONLY, app, "storefront"},
+		{meshv1alpha1.ProxyConfig_CANONICAL_NAME_AND_NAMESPACE, app, "storefront.shop"},
+		{meshv1alpha1.ProxyConfig_APP_LABEL_AND_NAMESPACE, nil, "n.shop"},
+		{meshv1alpha1.ProxyConfig_CANONICAL_NAME_ONLY, nil, "n"},
+	} {
+		b, err := bootstrap.Build(bootstrap.Options{Type: discovery.Sidecar, IPs: []string{"10.0.0.1"}, Name: "n", Namespace: "shop", Labels: c.labels, Config: &meshv1alpha1.ProxyConfig{
+			ClusterName: &meshv1alpha1.ProxyConfig_TracingServiceName_{TracingServiceName: c.name},
+		}})
+		if err != nil || b.GetNode().GetCluster() != c.want {
+			t.Errorf("%s of %v: %q, %v, want %q", c.name, c.labels, b.GetNode().GetCluster(), err, c.want)
 		}
 	}
 }

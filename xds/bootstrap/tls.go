@@ -97,14 +97,19 @@ func (o Options) serverTLS() *corev3.TransportSocket {
 	if !o.TLS {
 		return nil
 	}
-	certificate, roots := o.inFile(certificateName, CertificateFile), o.inFile(rootsSecret, RootsFile)
-	if o.SDSSocket != "" {
-		certificate, roots = onSocket(names.WorkloadCertificate), onSocket(names.WorkloadRoots)
-	}
+	certificate, roots := o.ownSecrets()
 	return socket.UpstreamTLS(socket.UpstreamTLSOptions{SNI: o.sni(), TLSOptions: socket.TLSOptions{
 		ALPN: []string{"h2"}, MinVersion: socket.TLSv1_2, MaxVersion: socket.TLSv1_3, Certificates: []socket.SecretRef{certificate},
 		Peer: &socket.PeerValidation{Roots: roots, SubjectAltNames: o.serverNames()},
 	}})
+}
+
+// ownSecrets refers to the proxy's certificate, and to the authorities of servers.
+func (o Options) ownSecrets() (certificate, roots socket.SecretRef) {
+	if o.SDSSocket != "" {
+		return onSocket(names.WorkloadCertificate), onSocket(names.WorkloadRoots)
+	}
+	return o.inFile(certificateName, CertificateFile), o.inFile(rootsSecret, RootsFile)
 }
 
 // inFile refers to a secret in one of TLSFiles.

@@ -138,8 +138,11 @@ type TCPProxyOptions struct {
 	HashSourceIP bool
 	// Tunnel makes endpoints forward connections to a target; nil for connections to the
 	// endpoints themselves.
-	Tunnel     *Tunnel
+	Tunnel *Tunnel
+	// AccessLogs record the end of a connection. With LogOpened they also record that it is
+	// connected upstream.
 	AccessLogs []*accesslogv3.AccessLog
+	LogOpened  bool
 }
 
 // Tunnel is the HTTP request, CONNECT or POST, that tunnels a connection through an
@@ -155,6 +158,9 @@ func TCPProxy(o TCPProxyOptions) *listenerv3.Filter {
 		StatPrefix:  o.StatPrefix,
 		IdleTimeout: o.IdleTimeout,
 		AccessLog:   o.AccessLogs,
+	}
+	if o.LogOpened {
+		out.AccessLogOptions = &tcpproxyv3.TcpProxy_TcpAccessLogOptions{FlushAccessLogOnConnected: true}
 	}
 	if t := o.Tunnel; t != nil {
 		out.TunnelingConfig = &tcpproxyv3.TcpProxy_TunnelingConfig{Hostname: t.Target, UsePost: t.Post}

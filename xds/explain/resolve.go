@@ -18,7 +18,6 @@ import (
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/origins"
-	"github.com/portolan-mesh/portolan/xds/meshconfig"
 	"github.com/portolan-mesh/portolan/xds/names/nds"
 )
 
@@ -99,13 +98,17 @@ func Resolve(server Nodes, types []generate.ResourceType, others Others) func(*h
 			out.Warning = "nobody beside it asks for the names of the mesh: this is the answer with dns: {} in the file of its agent (DNS_CAPTURE)"
 		}
 		proxy.DNSCapture = true // proxy is a copy
-		return out, out.resolve(push, generate.NewBuilder(push, proxy, generate.For(types, proxy.Type)))
+		domain, stated := strings.CutPrefix(proxy.DNSDomain, proxy.Namespace+".svc.")
+		if !stated {
+			domain = push.MeshConfig().Domain
+		}
+		return out, out.resolve(push, domain, generate.NewBuilder(push, proxy, generate.For(types, proxy.Type)))
 	}
 }
 
-// resolve finds the host, as the table of an agent does.
-func (out *Resolution) resolve(push *mesh.PushContext, builder *generate.Builder) error {
-	full := nds.Complete(out.Name, out.Proxy.Namespace, meshconfig.DefaultDomain)
+// resolve finds the host, as the table of an agent does. domain is the DNS suffix of short names.
+func (out *Resolution) resolve(push *mesh.PushContext, domain string, builder *generate.Builder) error {
+	full := nds.Complete(out.Name, out.Proxy.Namespace, domain)
 	for _, one := range slices.AppendSeq([]string{out.Name, full}, nds.Wildcards(out.Name)) {
 		built, err := builder.One(nds.HostType, nds.HostName(one))
 		if err != nil {

@@ -54,6 +54,8 @@ const (
 	DefaultHTTPRetryPolicy   Field = "default_http_retry_policy"
 	DefaultProviders         Field = "default_providers"
 	DefaultProxyConfig       Field = "default_config"
+	DefaultTrafficPolicy     Field = "default_traffic_policy"
+	DisableEnvoyListenerLog  Field = "disable_envoy_listener_log"
 	DNSRefreshRate           Field = "dns_refresh_rate"
 	EnableAutoMTLS           Field = "enable_auto_mtls"
 	ExtensionProviders       Field = "extension_providers"

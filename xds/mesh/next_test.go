@@ -284,6 +284,9 @@ func (d *draw) meshConfig() {
 		AccessLogFile: d.one([]string{"", "/dev/stdout"}, "log"), EnableTracing: rapid.Bool().Draw(d.t, "tracing"),
 		DefaultDestinationRuleExportTo: d.some([]string{".", "*"}, "rules"), DefaultVirtualServiceExportTo: d.some([]string{".", "*"}, "routes"),
 	}
+	if rapid.Bool().Draw(d.t, "ejects") {
+		c.Spec.(*meshv1alpha1.MeshConfig).DefaultTrafficPolicy = &meshv1alpha1.MeshConfig_DefaultTrafficPolicy{OutlierDetection: &networking.OutlierDetection{}}
+	}
 	d.put(c)
 }
 

@@ -20,7 +20,20 @@ import (
 // ProxyConfig returns the configuration by which the resources of the proxy are made, as a mesh
 // configuration that has at most defaultConfig: what the proxy states itself, over that of the mesh.
 func (v *View) ProxyConfig() *meshconfig.Config {
-	return v.Mesh(DefaultProxyConfig).Over(v.ask(Self, selfSettings, "").(discovery.ProxySettings))
+	mesh, stated := v.Mesh(DefaultProxyConfig), v.ask(Self, selfSettings, "").(discovery.ProxySettings)
+	if last := v.settled.Load(); last != nil && last.mesh == mesh && last.stated == stated {
+		return last.out
+	}
+	out := mesh.Over(stated)
+	v.settled.Store(&settled{mesh, stated, out})
+	return out
+}
+
+// settled is what the mesh and a proxy say of its configuration, and what they make together.
+type settled struct {
+	mesh   *meshconfig.Config
+	stated discovery.ProxySettings
+	out    *meshconfig.Config
 }
 
 // IsGateway says whether the proxy is a gateway.

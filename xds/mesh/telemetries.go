@@ -102,11 +102,11 @@ func (p *PushContext) telemetriesFor(who attachedTo) []string {
 		return nil
 	}
 	root, w := p.mesh.GetRootNamespace(), policyWorkload(who.Proxy, who.workload, who.attached)
-	wide := func(a *attachment) bool { return !policy.NewPolicy(a.object).Narrow() }
-	selects := func(a *attachment) bool {
-		one := policy.NewPolicy(a.object)
-		return one.Narrow() && one.Selects(w, root)
+	scope := func(a *attachment) *policy.Policy {
+		return telemetryRows.rowsOf(p).Value(a.object.Key().Path()).Scope
 	}
+	wide := func(a *attachment) bool { return !scope(a).Narrow() }
+	selects := func(a *attachment) bool { return scope(a).Narrow() && scope(a).Selects(w, root) }
 	var out []string
 	for _, of := range []struct {
 		namespace string

@@ -36,7 +36,8 @@ func (t attachmentTable) followTraits(from, to *PushContext) {
 func (p *PushContext) traitsAt(who attachedTo) []string {
 	place := who.workload
 	asked := slices.Collect(p.attachmentsIn(class.Trait, "").Keys())
-	if mesh := p.mesh.GetLocalityLbSetting(); len(mesh.GetDistribute()) > 0 || slices.Contains(asked, destination.LocalityTrait) {
+	ejects := p.mesh.GetDefaultTrafficPolicy().GetOutlierDetection() != nil
+	if mesh := p.mesh.GetLocalityLbSetting(); ejects || len(mesh.GetDistribute()) > 0 || slices.Contains(asked, destination.LocalityTrait) {
 		asked = append(asked, destination.TraitsOf(mesh)...)
 	}
 	asked = append(asked, destination.TraitsOfZones(p.mesh.GetZoneAwareLbSetting())...)

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	networking "istio.io/api/networking/v1alpha3"
@@ -41,11 +42,13 @@ type View struct {
 	// workload is the one whose own resources are being built, nil in the view of a class.
 	workload *workload
 	reads    *reads // nil if the view does not record
+	// settled has the last ProxyConfig of the view and of its copies.
+	settled *atomic.Pointer[settled]
 }
 
 // NewView returns the view of a class, which does not record.
 func NewView(p *PushContext, c Class) *View {
-	return &View{push: p, class: c, scope: sidecar.Scope{Namespace: c.Namespace, Sidecar: p.sidecarOf(c)}}
+	return &View{push: p, class: c, scope: sidecar.Scope{Namespace: c.Namespace, Sidecar: p.sidecarOf(c)}, settled: &atomic.Pointer[settled]{}}
 }
 
 // SameScope says whether two views have the same class, Sidecar, Gateways and mesh
@@ -444,9 +447,17 @@ func (v *View) Hash(s *ServiceRow, subset string, port int) *networking.LoadBala
 }
 
 // IdleTimeout is the time after which the proxy closes an idle TCP connection to a port
-// of a service or subset. It is nil if nothing is set.
+// of a service or subset. It is nil if nothing is set. The mesh decides where no rule has a
+// connection pool.
 func (v *View) IdleTimeout(s *ServiceRow, subset string, port int) *durationpb.Duration {
-	return v.rulePart(destination.IdleTimeoutPart, s, subset, port).IdleTimeout(subset, port)
+	if own := v.rulePart(destination.IdleTimeoutPart, s, subset, port).IdleTimeout(subset, port); own != nil {
+		return own
+	}
+	baseline := v.Mesh(DefaultTrafficPolicy).GetDefaultTrafficPolicy().GetConnectionPool().GetTcp().GetIdleTimeout()
+	if baseline == nil || v.rulePart(destination.PoolPart, s, subset, port) != nil {
+		return nil
+	}
+	return baseline
 }
 
 // Tunnel says how the proxy tunnels TCP connections to a port of a service or subset

@@ -6,6 +6,7 @@ import (
 
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	accesslogdatav3 "github.com/envoyproxy/go-control-plane/envoy/data/accesslog/v3"
 	fileaccesslogv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/file/v3"
 	celv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/filters/cel/v3"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -41,9 +42,21 @@ type Filter struct {
 	// NoRoute records only connections and requests without a matching filter chain or
 	// route. A listener must log only these, since no filter sees them.
 	NoRoute bool
+	// Event is what is recorded of a connection.
+	Event Event
 	// CEL is an expression that must be true; empty for none.
 	CEL string
 }
+
+// Event is something in the life of a connection.
+type Event int
+
+// The events. A TCP proxy tells of Opened only if it is asked to.
+const (
+	Any    Event = iota
+	Opened       // the connection upstream is there
+	Ended        // any other
+)
 
 // New makes an access log that writes to a file.
 func New(o Options, f Filter) *accesslogv3.AccessLog {
@@ -67,6 +80,11 @@ func (f Filter) message() *accesslogv3.AccessLogFilter {
 		all = append(all, &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_ResponseFlagFilter{
 			ResponseFlagFilter: &accesslogv3.ResponseFlagFilter{Flags: []string{"NR"}},
 		}})
+	}
+	if f.Event != Any {
+		all = append(all, &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_LogTypeFilter{LogTypeFilter: &accesslogv3.LogTypeFilter{
+			Types: []accesslogdatav3.AccessLogType{accesslogdatav3.AccessLogType_TcpUpstreamConnected}, Exclude: f.Event == Ended,
+		}}})
 	}
 	if f.CEL != "" {
 		all = append(all, &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_ExtensionFilter{

@@ -31,7 +31,7 @@ type Tag struct{ Name, Value string }
 
 // Stats makes an access log that writes statistics, whose names have a prefix. Prometheus reads
 // them as envoy_PREFIX_NAME.
-func Stats(prefix string, stats []Stat) *accesslogv3.AccessLog {
+func Stats(prefix string, stats []Stat, f Filter) *accesslogv3.AccessLog {
 	out := &statsv3.Config{StatsScope: &typev3.Scope{Prefix: prefix}}
 	for _, s := range stats {
 		stat := &statsv3.Config_Stat{Name: s.Name}
@@ -51,5 +51,5 @@ func Stats(prefix string, stats []Stat) *accesslogv3.AccessLog {
 			out.Histograms = append(out.Histograms, &statsv3.Config_Histogram{Stat: stat, Unit: unit, ValueFormat: s.Value})
 		}
 	}
-	return accessLog("envoy.access_loggers.stats", out, Filter{})
+	return accessLog("envoy.access_loggers.stats", out, f)
 }

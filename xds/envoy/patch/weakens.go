@@ -13,11 +13,11 @@ import (
 	"github.com/portolan-mesh/portolan/xds/names"
 )
 
-// Weakens finds the patches that take security away, or change it: that remove, replace or merge
-// into a filter that authenticates or authorizes, the connection manager that has such filters, or a
-// transport socket, and that have other settings of such a filter for some routes. A patch that only
-// adds such a filter takes nothing away, and is not found. Of patches of BOOTSTRAP it finds those that
-// say who the proxy is, whom it obeys, who may command it or which code it loads.
+// Weakens finds the patches that take security away, or change it. These remove, replace or merge into
+// a filter that authenticates or authorizes, its connection manager, or a transport socket. Others give
+// such a filter other settings for some routes. A patch that only adds such a filter takes nothing away,
+// and is not found. A patch of BOOTSTRAP is found if it says who the proxy is, whom it obeys, who may
+// command it or which code it loads.
 func Weakens(spec *networking.EnvoyFilter) []Finding {
 	var out []Finding
 	for i, of := range spec.GetConfigPatches() {

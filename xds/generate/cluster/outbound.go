@@ -1,11 +1,13 @@
 package cluster
 
 import (
+	"cmp"
 	"iter"
 	"maps"
 	"net/netip"
 	"slices"
 
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/discovery"
@@ -28,6 +30,8 @@ type Outbound struct {
 	// its subsets, nil for the whole service.
 	Rule   *destination.Rule
 	Subset *networking.Subset
+	// baseline is the traffic policy of the mesh, nil for none. A rule overrides it block by block.
+	baseline *meshv1alpha1.MeshConfig_DefaultTrafficPolicy
 	// Passes: the cluster gets clients' TLS unchanged and originates none.
 	Passes bool
 }
@@ -46,7 +50,7 @@ func Find(v *mesh.View, name string) (Outbound, bool) {
 	if v.Shape().Type == discovery.Proxyless && row.Service().Resolution == discovery.DynamicDNS {
 		return Outbound{}, false // gRPC has nothing like it
 	}
-	o := Outbound{Service: row, Port: port, Rule: v.Rule(row), Passes: passes}
+	o := Outbound{Service: row, Port: port, Rule: v.Rule(row), Passes: passes, baseline: v.Mesh(mesh.DefaultTrafficPolicy).GetDefaultTrafficPolicy()}
 	if ref.Subset == "" {
 		return o, true
 	}
@@ -69,7 +73,16 @@ func serviceNamed(v *mesh.View, name string) (s *mesh.ServiceRow, ref names.Clus
 
 // Policy returns the traffic policy that applies, nil for none.
 func (o Outbound) Policy() *networking.TrafficPolicy {
-	return o.Rule.PolicyFor(o.Subset.GetName(), o.Port.Number)
+	policy := o.Rule.PolicyFor(o.Subset.GetName(), o.Port.Number)
+	if o.baseline == nil {
+		return policy
+	}
+	return &networking.TrafficPolicy{
+		ConnectionPool:   cmp.Or(policy.GetConnectionPool(), o.baseline.GetConnectionPool()),
+		OutlierDetection: cmp.Or(policy.GetOutlierDetection(), o.baseline.GetOutlierDetection()),
+		LoadBalancer:     policy.GetLoadBalancer(), Tls: policy.GetTls(), PortLevelSettings: policy.GetPortLevelSettings(),
+		Tunnel: policy.GetTunnel(), ProxyProtocol: policy.GetProxyProtocol(), RetryBudget: policy.GetRetryBudget(),
+	}
 }
 
 // Type says how a proxy of the shape finds the endpoints. A gRPC client connects only to

@@ -1,6 +1,9 @@
 package filter
 
 import (
+	"maps"
+	"slices"
+
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
@@ -11,16 +14,41 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh/telemetry"
 )
 
-// AccessLogs returns the access logs of a filter that sees requests, or connections, in the order of
-// their providers, by default none. The metrics of connections and requests come last: they are
-// counted where these are logged.
-func AccessLogs(v *mesh.View, k Kind, requests bool) []*accesslogv3.AccessLog {
-	return append(accessLogs(v, k, false), metrics(v, k, requests)...)
+// requestLogs returns the access logs of a filter that sees requests, in the order of their providers,
+// by default none. The metrics of requests come last: they are counted where these are logged.
+func requestLogs(v *mesh.View, k Kind) []*accesslogv3.AccessLog {
+	out := accessLogs(v, k, accesslog.Filter{})
+	if m, ok := meterOf(v, k); ok {
+		tags := connectionTags(v, k)
+		maps.Copy(tags, requestTags)
+		out = append(out, stats(m, requestMetrics, tags, accesslog.Filter{})...)
+	}
+	return out
 }
 
-// ListenerAccessLogs returns the access logs of a listener. They record connections that
-// match no filter chain.
-func ListenerAccessLogs(v *mesh.View, k Kind) []*accesslogv3.AccessLog { return accessLogs(v, k, true) }
+// connectionLogs is requestLogs for a filter that sees connections. opened says whether the filter is
+// to log a connection when it is connected upstream, too: only the metrics of opened ones take that.
+func connectionLogs(v *mesh.View, k Kind) (out []*accesslogv3.AccessLog, opened bool) {
+	m, ok := meterOf(v, k)
+	if !ok {
+		return accessLogs(v, k, accesslog.Filter{}), false
+	}
+	tags, end := connectionTags(v, k), accesslog.Filter{}
+	begin := stats(m, openedMetrics, tags, accesslog.Filter{Event: accesslog.Opened})
+	if len(begin) > 0 {
+		end.Event = accesslog.Ended
+	}
+	return slices.Concat(accessLogs(v, k, end), stats(m, connectionMetrics, tags, end), begin), len(begin) > 0
+}
+
+// ListenerAccessLogs returns the access logs of a listener, none if the mesh disables them. They
+// record connections that match no filter chain.
+func ListenerAccessLogs(v *mesh.View, k Kind) []*accesslogv3.AccessLog {
+	if v.Mesh(mesh.DisableEnvoyListenerLog).GetDisableEnvoyListenerLog() {
+		return nil
+	}
+	return accessLogs(v, k, accesslog.Filter{NoRoute: true})
+}
 
 // direction says whose traffic a kind of listener has.
 func (k Kind) direction() telemetry.Direction {
@@ -30,11 +58,12 @@ func (k Kind) direction() telemetry.Direction {
 	return telemetry.Client
 }
 
-func accessLogs(v *mesh.View, k Kind, noRoute bool) []*accesslogv3.AccessLog {
+// accessLogs returns the logs of all providers, of what a filter lets through.
+func accessLogs(v *mesh.View, k Kind, f accesslog.Filter) []*accesslogv3.AccessLog {
 	var out []*accesslogv3.AccessLog
 	defaults := v.Mesh(mesh.DefaultProviders).GetDefaultProviders().GetAccessLogging()
 	for _, l := range telemetry.MergeLogging(v.LoggingLevels(k.direction()), defaults) {
-		f := accesslog.Filter{NoRoute: noRoute, CEL: l.Filter}
+		f.CEL = l.Filter
 		if l.Provider == telemetry.Own {
 			out = append(out, ownLog(v, v.Mesh(mesh.AccessLogFile).GetAccessLogFile(), f)...)
 		} else if log, _ := providerLog(v, l.Provider, f); log != nil {

@@ -118,7 +118,7 @@ func Manager(v *mesh.View, k Kind, o Options) *listenerv3.Filter {
 		Normalization:   v.Mesh(mesh.PathNormalization).GetPathNormalization().GetNormalization(),
 		HTTP3:           o.HTTP3,
 		Filters:         HTTP(v, k, o),
-		AccessLogs:      AccessLogs(v, k, true),
+		AccessLogs:      requestLogs(v, k),
 		ServerName:      server,
 		Proxy: envoy.HTTPProxy{
 			KeepServer: keep, NoRequestID: !config.MakesRequestIDs(), ForwardPort: config.ForwardsPort(),

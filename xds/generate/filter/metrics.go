@@ -27,6 +27,7 @@ var (
 		{telemetryv1.MetricSelector_REQUEST_SIZE, "request_bytes", "%BYTES_RECEIVED%", accesslog.Bytes},
 		{telemetryv1.MetricSelector_RESPONSE_SIZE, "response_bytes", "%BYTES_SENT%", accesslog.Bytes},
 	}
+	openedMetrics     = []standard{{telemetryv1.MetricSelector_TCP_OPENED_CONNECTIONS, "tcp_connections_opened_total", "", accesslog.Counter}}
 	connectionMetrics = []standard{
 		{telemetryv1.MetricSelector_TCP_CLOSED_CONNECTIONS, "tcp_connections_closed_total", "", accesslog.Counter},
 		{telemetryv1.MetricSelector_TCP_SENT_BYTES, "tcp_sent_bytes_total", "%BYTES_SENT%", accesslog.Counter},
@@ -34,31 +35,31 @@ var (
 	}
 )
 
-// metrics returns the log that counts requests or connections, none unless a provider prometheus gets
-// metrics. Several providers of the kind read the same metrics, so the first alone counts.
-func metrics(v *mesh.View, k Kind, requests bool) []*accesslogv3.AccessLog {
+// meterOf returns the provider prometheus that gets metrics, false if there is none. Several providers
+// of the kind read the same metrics, so the first alone counts.
+func meterOf(v *mesh.View, k Kind) (telemetry.Meter, bool) {
 	defaults := v.Mesh(mesh.DefaultProviders).GetDefaultProviders().GetMetrics()
 	for _, meter := range telemetry.MergeMetrics(v.MetricsLevels(k.direction()), defaults) {
-		if v.Mesh(mesh.ExtensionProviders).Provider(meter.Provider).GetPrometheus() == nil {
-			continue
+		if v.Mesh(mesh.ExtensionProviders).Provider(meter.Provider).GetPrometheus() != nil {
+			return meter, true
 		}
-		all, tags := connectionMetrics, connectionTags(v, k)
-		if requests {
-			all, tags = requestMetrics, maps.Clone(tags)
-			maps.Copy(tags, requestTags)
-		}
-		var stats []accesslog.Stat
-		for _, s := range all {
-			if changed := meter.Metrics[s.id]; !changed.Disabled {
-				stats = append(stats, accesslog.Stat{Name: s.name, Value: s.value, Unit: s.histogram, Tags: tagsOf(tags, changed.Tags)})
-			}
-		}
-		if len(stats) == 0 {
-			return nil
-		}
-		return []*accesslogv3.AccessLog{accesslog.Stats("istio", stats)}
 	}
-	return nil
+	return telemetry.Meter{}, false
+}
+
+// stats returns the log that makes some metrics of what a filter lets through, none if all of them are
+// disabled.
+func stats(m telemetry.Meter, all []standard, tags map[string]string, f accesslog.Filter) []*accesslogv3.AccessLog {
+	var out []accesslog.Stat
+	for _, s := range all {
+		if changed := m.Metrics[s.id]; !changed.Disabled {
+			out = append(out, accesslog.Stat{Name: s.name, Value: s.value, Unit: s.histogram, Tags: tagsOf(tags, changed.Tags)})
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return []*accesslogv3.AccessLog{accesslog.Stats("istio", out, f)}
 }
 
 // tagsOf returns tags with changes, in the order of their names.

@@ -28,8 +28,9 @@ func Network(v *mesh.View, k Kind, o NetworkOptions, last *listenerv3.Filter) []
 }
 
 // TCPProxy makes the filter that forwards the connections of a chain. A rule's idle timeout outranks
-// that of the proxy.
-func TCPProxy(v *mesh.View, o envoy.TCPProxyOptions) *listenerv3.Filter {
+// that of the proxy. Its access logs are those of the kind of listener.
+func TCPProxy(v *mesh.View, k Kind, o envoy.TCPProxyOptions) *listenerv3.Filter {
+	o.AccessLogs, o.LogOpened = connectionLogs(v, k)
 	o.IdleTimeout = cmp.Or(o.IdleTimeout, v.ProxyConfig().IdleTimeout())
 	return envoy.TCPProxy(o)
 }

@@ -7,11 +7,13 @@ import (
 	"strings"
 
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	metadatav3 "github.com/envoyproxy/go-control-plane/envoy/type/metadata/v3"
 	tagsv3 "github.com/envoyproxy/go-control-plane/envoy/type/tracing/v3"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 	telemetryv1 "istio.io/api/telemetry/v1alpha1"
 
 	"github.com/portolan-mesh/portolan/xds/envoy/tracing"
+	"github.com/portolan-mesh/portolan/xds/generate/policy"
 	"github.com/portolan-mesh/portolan/xds/generate/providers"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/telemetry"
@@ -43,6 +45,9 @@ func traces(v *mesh.View, k Kind) (out *hcmv3.HttpConnectionManager_Tracing, ids
 	o.MaxPathLength, o.Isolated, o.Independent = config.GetMaxPathTagLength(), trace.Isolated, k == Gateway
 	if trace.IstioTags {
 		o.Tags = workloadTags(v)
+		if k.guarded() {
+			o.Tags = append(o.Tags, dryRunTags()...)
+		}
 	}
 	if trace.Tags != nil {
 		o.Tags = append(o.Tags, customTags(trace.Tags)...)
@@ -97,6 +102,28 @@ func workloadTags(v *mesh.View) []*tagsv3.CustomTag {
 		valueTag("istio.mesh_id", celCommand(nodeField("MESH_ID", unknown))),
 		literalTag("istio.namespace", ownNamespace(v)),
 	}
+}
+
+// dryRunTags are Istio's tags about what policies of a dry run would have said of a request. A request
+// that none judges has none of them. (Istio: optionalPolicyTags.)
+func dryRunTags() []*tagsv3.CustomTag {
+	var out []*tagsv3.CustomTag
+	for _, of := range []struct{ action, prefix string }{{"allow", policy.DryRunAllowPrefix}, {"deny", policy.DryRunDenyPrefix}} {
+		out = append(out,
+			policyTag("istio.authorization.dry_run."+of.action+"_policy.name", of.prefix+"shadow_effective_policy_id"),
+			policyTag("istio.authorization.dry_run."+of.action+"_policy.result", of.prefix+"shadow_engine_result"))
+	}
+	return out
+}
+
+// policyTag is a tag with what the filters of policies have noted about a request under a key.
+func policyTag(name, key string) *tagsv3.CustomTag {
+	return &tagsv3.CustomTag{Tag: name, Type: &tagsv3.CustomTag_Metadata_{Metadata: &tagsv3.CustomTag_Metadata{
+		Kind: &metadatav3.MetadataKind{Kind: &metadatav3.MetadataKind_Request_{Request: &metadatav3.MetadataKind_Request{}}},
+		MetadataKey: &metadatav3.MetadataKey{Key: "envoy.filters.http.rbac", Path: []*metadatav3.MetadataKey_PathSegment{
+			{Segment: &metadatav3.MetadataKey_PathSegment_Key{Key: key}},
+		}},
+	}}}
 }
 
 // ownNamespace is the namespace of the proxy.

@@ -152,12 +152,11 @@ func (e *edge) passServices(s *routing.Server) {
 				e.refs = append(e.refs, name)
 				e.list = append(e.list, envoy.FilterChain(envoy.FilterChainOptions{
 					ServerNames: []string{name}, ApplicationProtocols: envoy.MeshProtocols(),
-					Filters: filter.Network(e.view, e.kind, filter.NetworkOptions{}, filter.TCPProxy(e.view, envoy.TCPProxyOptions{
+					Filters: filter.Network(e.view, e.kind, filter.NetworkOptions{}, filter.TCPProxy(e.view, e.kind, envoy.TCPProxyOptions{
 						StatPrefix:   cmp.Or(cluster.StatName(e.view, row, subset, p), name),
 						Clusters:     []envoy.WeightedCluster{{Name: name}},
-						IdleTimeout:  rule.IdleTimeout(subset, p.Number),
+						IdleTimeout:  e.view.IdleTimeout(row, subset, p.Number),
 						HashSourceIP: rule.Hash(subset, p.Number).GetUseSourceIp(),
-						AccessLogs:   filter.AccessLogs(e.view, e.kind, false),
 					})),
 				}))
 			}

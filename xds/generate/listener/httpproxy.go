@@ -26,5 +26,5 @@ func isHTTPProxy(v *mesh.View, name string, port int) bool {
 func httpProxy(v *mesh.View, name string, port int) (proto.Message, []resource.Need, error) {
 	c := chains{view: v, name: name, whole: true}
 	c.http(names.HTTPProxyRouteConfig, envoy.FilterChainOptions{})
-	return c.listener(envoy.ListenerOptions{Host: loopback(v.Shape()), Port: uint32(port)})
+	return c.listener(envoy.ListenerOptions{Host: loopback(v.Shape()), MoreHosts: moreLoopbacks(v.Shape()), Port: uint32(port)})
 }

@@ -105,10 +105,9 @@ func (w way) last(v *mesh.View, listener string, p workload.Port) *listenerv3.Fi
 
 // inboundTCP forwards the TCP connections of a port to the application.
 func inboundTCP(v *mesh.View, p workload.Port) *listenerv3.Filter {
-	return filter.TCPProxy(v, envoy.TCPProxyOptions{
+	return filter.TCPProxy(v, filter.SidecarInbound, envoy.TCPProxyOptions{
 		StatPrefix: cmp.Or(cluster.InboundStatName(v, p), p.Cluster()),
 		Clusters:   []envoy.WeightedCluster{{Name: p.Cluster()}},
-		AccessLogs: filter.AccessLogs(v, filter.SidecarInbound, false),
 	})
 }
 

@@ -143,6 +143,14 @@ func loopback(s mesh.Shape) string {
 	return "127.0.0.1"
 }
 
+// moreLoopbacks are the further addresses of a listener at loopback.
+func moreLoopbacks(s mesh.Shape) []string {
+	if s.IPv4 && s.IPv6 {
+		return []string{"::1"}
+	}
+	return nil
+}
+
 // moreWildcards are the further wildcard addresses of a listener that takes connections
 // from anywhere.
 func moreWildcards(s mesh.Shape) []string {

@@ -59,7 +59,11 @@ func outbound(v *mesh.View, name string, l mesh.EgressListener, port int) (proto
 	default:
 		return nil, nil, nil
 	}
-	return c.listener(envoy.ListenerOptions{Host: bindOf(v, l), Port: uint32(port), Unbound: !bindsSockets(v, l)})
+	o := envoy.ListenerOptions{Host: bindOf(v, l), Port: uint32(port), Unbound: !bindsSockets(v, l)}
+	if l.Bind == "" && bindsSockets(v, l) {
+		o.MoreHosts = moreLoopbacks(v.Shape())
+	}
+	return c.listener(o)
 }
 
 // allBytesTo sends everything but HTTP to a service, or if it speaks TLS, to it and all other

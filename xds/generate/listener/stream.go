@@ -264,7 +264,7 @@ func orAny(to []netip.Prefix) []netip.Prefix {
 
 // chain makes the filter chain of a stream to a service.
 func (c *chains) chain(s *mesh.ServiceRow, st stream, match envoy.FilterChainOptions) *listenerv3.FilterChain {
-	to := envoy.TCPProxyOptions{AccessLogs: filter.AccessLogs(c.view, c.kind, false)}
+	var to envoy.TCPProxyOptions
 	if st.vs == nil {
 		c.addCluster(&to, s, string(s.Hostname), "", c.port, 0)
 	} else {
@@ -282,7 +282,7 @@ func (c *chains) chain(s *mesh.ServiceRow, st stream, match envoy.FilterChainOpt
 	}
 	resolved := c.resolvedPort(s, st)
 	c.inspectsTLS = c.inspectsTLS || resolved != 0
-	match.Filters = filter.Network(c.view, c.kind, filter.NetworkOptions{ResolveSNI: resolved}, filter.TCPProxy(c.view, to))
+	match.Filters = filter.Network(c.view, c.kind, filter.NetworkOptions{ResolveSNI: resolved}, filter.TCPProxy(c.view, c.kind, to))
 	return envoy.FilterChain(match)
 }
 

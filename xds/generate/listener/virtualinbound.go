@@ -98,10 +98,9 @@ func (in *inboundChains) pass(port int) {
 		in.list = append(in.list, blackHoleChain(in.view, filter.SidecarInbound, names.VirtualInboundListener, uint32(port)))
 	}
 	for _, w := range ways {
-		last := filter.TCPProxy(in.view, envoy.TCPProxyOptions{
+		last := filter.TCPProxy(in.view, filter.SidecarInbound, envoy.TCPProxyOptions{
 			StatPrefix: cluster,
 			Clusters:   []envoy.WeightedCluster{{Name: cluster}},
-			AccessLogs: filter.AccessLogs(in.view, filter.SidecarInbound, false),
 		})
 		if o.Name = names.VirtualInboundListener; w.http {
 			o.Name = names.VirtualInboundCatchAll

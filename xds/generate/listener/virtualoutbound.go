@@ -56,10 +56,9 @@ func virtualOutbound(v *mesh.View) (proto.Message, []resource.Need, error) {
 func blackHoleChain(v *mesh.View, k filter.Kind, name string, port uint32) *listenerv3.FilterChain {
 	return envoy.FilterChain(envoy.FilterChainOptions{
 		Name: name, DestinationPort: port,
-		Filters: filter.Network(v, k, filter.NetworkOptions{}, filter.TCPProxy(v, envoy.TCPProxyOptions{
+		Filters: filter.Network(v, k, filter.NetworkOptions{}, filter.TCPProxy(v, k, envoy.TCPProxyOptions{
 			StatPrefix: names.BlackHoleCluster,
 			Clusters:   []envoy.WeightedCluster{{Name: names.BlackHoleCluster}},
-			AccessLogs: filter.AccessLogs(v, k, false),
 		})),
 	})
 }
@@ -70,10 +69,9 @@ func passChain(v *mesh.View, name string) (chain *listenerv3.FilterChain, cluste
 	cluster = cmp.Or(route.RestCluster(v), names.BlackHoleCluster)
 	return envoy.FilterChain(envoy.FilterChainOptions{
 		Name: name,
-		Filters: filter.Network(v, filter.SidecarOutbound, filter.NetworkOptions{}, filter.TCPProxy(v, envoy.TCPProxyOptions{
+		Filters: filter.Network(v, filter.SidecarOutbound, filter.NetworkOptions{}, filter.TCPProxy(v, filter.SidecarOutbound, envoy.TCPProxyOptions{
 			StatPrefix: cluster,
 			Clusters:   []envoy.WeightedCluster{{Name: cluster}},
-			AccessLogs: filter.AccessLogs(v, filter.SidecarOutbound, false),
 		})),
 	}), cluster
 }

@@ -22,8 +22,8 @@ type Options struct {
 
 // The prefixes of statistics and metadata of rules that are only watched, as in Istio.
 const (
-	dryRunAllowPrefix = "istio_dry_run_allow_"
-	dryRunDenyPrefix  = "istio_dry_run_deny_"
+	DryRunAllowPrefix = "istio_dry_run_allow_"
+	DryRunDenyPrefix  = "istio_dry_run_deny_"
 	customPrefix      = "istio_ext_authz_"
 )
 
@@ -135,9 +135,9 @@ func shadowPrefix(watched []*config.Config, action security.AuthorizationPolicy_
 	switch {
 	case len(watched) == 0:
 	case action == security.AuthorizationPolicy_ALLOW:
-		return dryRunAllowPrefix
+		return DryRunAllowPrefix
 	case action == security.AuthorizationPolicy_DENY:
-		return dryRunDenyPrefix
+		return DryRunDenyPrefix
 	}
 	return ""
 }

@@ -62,11 +62,16 @@ func (r *Rule) Hash(subset string, port int) *networking.LoadBalancerSettings_Co
 // IdleTimeout is the time after which the policy of a port and subset closes an idle TCP
 // connection. It is nil if nothing is set, and 0 for never.
 func (r *Rule) IdleTimeout(subset string, port int) *durationpb.Duration {
+	return r.Pool(subset, port).GetTcp().GetIdleTimeout()
+}
+
+// Pool is the connection pool of the policy for a port and subset, nil for none.
+func (r *Rule) Pool(subset string, port int) *networking.ConnectionPoolSettings {
 	if r == nil {
 		return nil
 	}
 	policy, over := r.levels(subset, port)
-	return cmp.Or(over.GetConnectionPool(), policy.GetConnectionPool()).GetTcp().GetIdleTimeout()
+	return cmp.Or(over.GetConnectionPool(), policy.GetConnectionPool())
 }
 
 // Tunnel says how TCP connections to a subset are tunnelled through the endpoints to
@@ -106,6 +111,7 @@ type Part string
 const (
 	HashPart        Part = "hash"
 	IdleTimeoutPart Part = "idleTimeout"
+	PoolPart        Part = "connectionPool"
 	TunnelPart      Part = "tunnel"
 )
 
@@ -116,6 +122,8 @@ func (p Part) In(r *Rule, subset string, port int) bool {
 		return r.Hash(subset, port) != nil
 	case IdleTimeoutPart:
 		return r.IdleTimeout(subset, port) != nil
+	case PoolPart:
+		return r.Pool(subset, port) != nil
 	case TunnelPart:
 		return r.Tunnel(subset) != nil
 	}

@@ -7,6 +7,7 @@ import (
 	telemetryv1 "istio.io/api/telemetry/v1alpha1"
 
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/xds/mesh/policy"
 )
 
 // Direction says which traffic of a proxy is meant.
@@ -47,7 +48,9 @@ type (
 
 // Telemetry is one object, by sections. It is never modified.
 type Telemetry struct {
-	Config  *config.Config
+	Config *config.Config
+	// Scope says for which workloads it is.
+	Scope   *policy.Policy
 	logging [directions]*Logging
 	tracing [directions]*Tracing
 	metrics [directions]*Metrics
@@ -56,7 +59,7 @@ type Telemetry struct {
 // New reads a Telemetry. It shares with an earlier version of it, or nil, each Part that is equal, so
 // that readers of a section compare by ==.
 func New(c *config.Config, last *Telemetry) *Telemetry {
-	t, spec := &Telemetry{Config: c}, c.Spec.(*telemetryv1.Telemetry)
+	t, spec := &Telemetry{Config: c, Scope: policy.NewPolicy(c)}, c.Spec.(*telemetryv1.Telemetry)
 	if last == nil {
 		last = &Telemetry{}
 	}

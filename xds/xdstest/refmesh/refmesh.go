@@ -61,6 +61,8 @@ type Mesh struct {
 	// Policies adds a policy about requests in each namespace, and a RequestAuthentication for the
 	// whole mesh.
 	Policies bool
+	// Patches is the number of EnvoyFilters in the root namespace.
+	Patches int
 	// Gateways is the number of Gateways in the first namespace. Each accepts HTTPS for a host
 	// of its own, with routes to a service. The routers with the label app=edge run all of them
 	// on one port, with the certificate Door.
@@ -95,6 +97,9 @@ func (m Mesh) Objects() []*config.Config {
 		for i := range Namespaces {
 			out = append(out, m.Policy(i, "/admin"))
 		}
+	}
+	for i := range m.Patches {
+		out = append(out, m.Patch(i))
 	}
 	if m.Credentials {
 		out = append(out, m.ChangeSecret(0).Objects...)

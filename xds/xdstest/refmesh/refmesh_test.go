@@ -13,7 +13,7 @@ import (
 // warnings than of fields that are not supported yet.
 func TestTheMeshIsValid(t *testing.T) {
 	t.Parallel()
-	m := refmesh.Mesh{Services: 100, MeshWide: 50, PerNamespace: 20, Localities: 4, LabelSets: 10, Patterns: 3, Gateways: 3, Peers: true}
+	m := refmesh.Mesh{Services: 100, MeshWide: 50, PerNamespace: 20, Localities: 4, LabelSets: 10, Patterns: 3, Gateways: 3, Peers: true, Patches: 10}
 	objects := m.Objects()
 	m.Delegated = true
 	objects = append(objects, m.Objects()...)

@@ -176,8 +176,9 @@ func (c *Client) post(ctx context.Context, b batch.Batch, query url.Values) (*ba
 	return out, nil
 }
 
-// PutStatus sets the status of an object to that of another one of its name, whose resourceVersion
-// is the precondition, and returns the object as it is then, or as a dry run would leave it.
+// PutStatus sets the status of the object of the given object's name to that of the given one. The
+// resourceVersion is the precondition. It returns the object as it is then, or as a dry run would
+// leave it.
 func (c *Client) PutStatus(ctx context.Context, resource runtimeschema.GroupVersionResource, object *unstructured.Unstructured, dryRun bool) (*unstructured.Unstructured, error) {
 	query := url.Values{}
 	if dryRun {
