@@ -72,11 +72,23 @@ func (f *fork) add(shard discovery.ShardKey, one discovery.Fork) {
 	f.members, f.forks = append(f.members, member{one, shard}), append(f.forks, one)
 }
 
-// Apply implements discovery.Fork.
+// Apply implements discovery.Fork. Registries that select workloads of others are told of those
+// that changed.
 func (f *fork) Apply(from, to *cache.Snapshot, xds discovery.XDSUpdater) discovery.Fork {
-	out := &fork{}
+	applied := make([]discovery.Fork, len(f.forks))
+	var offers []discovery.Offer
 	for i, one := range f.forks {
-		out.add(f.members[i].shard, one.Apply(from, to, xds))
+		applied[i] = one.Apply(from, to, xds)
+		if o, ok := applied[i].(discovery.OfferingFork); ok {
+			offers = append(offers, o.Offers()...)
+		}
+	}
+	out := &fork{}
+	for i, one := range applied {
+		if s, ok := one.(discovery.SelectingFork); ok && len(offers) > 0 {
+			one = s.Select(offers, xds)
+		}
+		out.add(f.members[i].shard, one)
 	}
 	return out
 }

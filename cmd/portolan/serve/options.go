@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/portolan-mesh/portolan/cache/kube/cluster"
 	"github.com/portolan-mesh/portolan/cache/mcp"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance"
 	"github.com/portolan-mesh/portolan/cmd/portolan/serve/loglevel"
@@ -100,6 +101,11 @@ type Options struct {
 	// Consul configures the registry of Consul; nil means none. The server sets XDS, Worker,
 	// Memory, Registerer and Logger.
 	Consul *consul.Options
+	// Clusters are the clusters of Kubernetes whose services are in the mesh.
+	Clusters []cluster.Options
+	// NoSelectWorkloadEntries has Services of clusters select no WorkloadEntries, and NoSelectPods
+	// has ServiceEntries select no pods.
+	NoSelectWorkloadEntries, NoSelectPods bool
 	// Endpoints configures the registry of endpoint files; nil means none. The server sets
 	// XDS, Worker, Registerer and Logger.
 	Endpoints *filesd.Options
