@@ -29,7 +29,7 @@ const storeSource = "etcd"
 const SourcesPath = "/apis/portolan.io/v1/sources"
 
 // SourceList is the answer of SourcesPath: the sources in the order of their priority, then
-// the endpoint files.
+// the endpoint files and the services of clusters.
 type SourceList struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -49,7 +49,8 @@ type SourceStatus struct {
 	// source with higher priority has their keys.
 	Objects  map[string]int `json:"objects"`
 	Shadowed int            `json:"shadowed"`
-	// Endpoints is only set for an endpoint file, which has services and no objects.
+	// Endpoints is only set for an endpoint file and for the services of a cluster, which are no
+	// objects.
 	Endpoints *EndpointsStatus `json:"endpoints,omitempty"`
 	// Changed is when this server last saw the objects change.
 	Changed *time.Time `json:"changed,omitempty"`
@@ -65,7 +66,7 @@ type SourceStatus struct {
 	Absent  bool     `json:"absent,omitempty"`
 }
 
-// EndpointsStatus counts the content of an endpoint file.
+// EndpointsStatus counts the services of a source, and their endpoints.
 type EndpointsStatus struct {
 	Services int `json:"services"`
 	Targets  int `json:"targets"`
@@ -160,6 +161,7 @@ func (s *server) sourceStatuses() any {
 		out.Items = append(out.Items, s.sourceStatus(&all[i]))
 	}
 	out.Items = append(out.Items, s.endpointFiles()...)
+	out.Items = append(out.Items, s.clusterSources()...)
 	out.addDifferences(s.beside.Differences())
 	return out
 }
