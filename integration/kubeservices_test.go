@@ -126,15 +126,24 @@ func (c *clusterScene) podUpstream(name string) *upstream {
 }
 
 // kubeconfig writes a kubeconfig for a server at an address.
-func (a kubeAPI) kubeconfig(t testing.TB, address string) string {
+func (a kubeAPI) kubeconfig(t testing.TB, file, address string) {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "kubeconfig")
 	text := fmt.Sprintf(`{"kind": "Config", "apiVersion": "v1", "current-context": "east", "contexts": [{"name": "east", "context": {"cluster": "c", "user": "u"}}],
 "clusters": [{"name": "c", "cluster": {"server": "https://%s", "insecure-skip-tls-verify": true}}], "users": [{"name": "u", "user": {"token": %q}}]}`, address, a.token)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return file
+}
+
+// setAway makes the cluster go away, or come back: connections end, and no others are taken.
+func (c *clusterScene) setAway(away bool) {
+	c.t.Helper()
+	address := c.wire.address
+	if away {
+		address = local(freePort(c.t))
+	}
+	c.cluster.kubeconfig(c.t, c.config, address)
+	c.wire.set(away)
 }
 
 // TestClusterServices takes the services of Kubernetes' own server into the mesh: real requests go
@@ -154,8 +163,9 @@ func TestClusterServices(t *testing.T) {
 	c.pod("one", c.address, map[string]string{"app": "web"})
 	c.pod("two", c.address, map[string]string{"app": "web"})
 	c.endpoints(one)
-	config := c.cluster.kubeconfig(t, c.wire.address)
-	c.server = startServer(t, serverOptions{args: []string{"--services-kube", config}})
+	c.config = filepath.Join(t.TempDir(), "kubeconfig")
+	c.setAway(false)
+	c.server = startServer(t, serverOptions{args: []string{"--services-kube", c.config}})
 	c.startEnvoy(envoyOptions{kind: "sidecar", name: "client", variant: protocol.Delta})
 	c.answered(clusterHost, "one")
 	load := startLoad(t, "sidecar", request{port: c.port, host: clusterHost})
@@ -187,7 +197,7 @@ ports: [{number: %d, name: http, protocol: HTTP, targetPort: %d}]}}`, c.port, al
 	one.stop()
 
 	// The cluster is away: what was known is served, also by a server that starts.
-	c.wire.set(true)
+	c.setAway(true)
 	c.awaitReadyz("cluster east: what was known of it is served", true)
 	if err := c.process.terminate(t); err != nil {
 		t.Fatal(err)
@@ -201,7 +211,7 @@ ports: [{number: %d, name: http, protocol: HTTP, targetPort: %d}]}}`, c.port, al
 	three := c.podUpstream("three")
 	c.pod("three", c.address, map[string]string{"app": "web"})
 	c.endpoints(two, three)
-	c.wire.set(false)
+	c.setAway(false)
 	c.answered(clusterHost, "two", "three", "machine")
 	c.awaitReadyz("cluster east", false)
 	load.expectUnharmed()

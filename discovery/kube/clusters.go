@@ -35,9 +35,9 @@ type Options struct {
 	Memory lastknown.Memory
 	// Logger may be nil.
 	Logger *slog.Logger
-	// Patience is how long HasSynced waits for a cluster that cannot be read; 0 means
-	// DefaultPatience.
-	Patience time.Duration
+	// Patience is how long HasSynced waits for a cluster of which something was last known, and
+	// FirstPatience for one of which nothing was; 0 means DefaultPatience and DefaultFirstPatience.
+	Patience, FirstPatience time.Duration
 }
 
 // Configs calls a handler for each snapshot of the configuration. A cache.ConfigStoreCache does.
@@ -47,8 +47,9 @@ type Configs interface {
 
 // The defaults of Options.
 const (
-	DefaultDomain   = "cluster.local"
-	DefaultPatience = 5 * time.Second
+	DefaultDomain        = "cluster.local"
+	DefaultPatience      = time.Second
+	DefaultFirstPatience = 30 * time.Second
 )
 
 // Clusters has what the registries of all clusters share: the workloads of other registries that
@@ -74,7 +75,7 @@ type Clusters struct {
 func New(o Options) *Clusters {
 	o.Domain = strings.ToLower(strings.Trim(cmp.Or(o.Domain, DefaultDomain), "."))
 	o.TrustDomain = cmp.Or(o.TrustDomain, discovery.DefaultTrustDomain)
-	o.Patience = cmp.Or(o.Patience, DefaultPatience)
+	o.Patience, o.FirstPatience = cmp.Or(o.Patience, DefaultPatience), cmp.Or(o.FirstPatience, DefaultFirstPatience)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

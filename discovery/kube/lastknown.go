@@ -40,11 +40,11 @@ func (i *inbox) isTaken() bool {
 	return i.taken
 }
 
-// restore fills the registry with what was last known of the cluster.
-func (r *Registry) restore(ctx context.Context) {
+// restore fills the registry with what was last known of the cluster, and says whether anything was.
+func (r *Registry) restore(ctx context.Context) bool {
 	recalled, ok := r.recall(ctx)
 	if !ok || recalled.Confirmed.IsZero() {
-		return
+		return false
 	}
 	known, paths := map[string]object{}, map[string]bool{}
 	for _, path := range slices.Sorted(maps.Keys(recalled.Items)) {
@@ -62,6 +62,7 @@ func (r *Registry) restore(ctx context.Context) {
 		r.clusters.join(r)
 		r.apply(known)
 	})
+	return true
 }
 
 // restoring is the key of the task that takes over what was last known.

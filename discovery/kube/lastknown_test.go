@@ -74,7 +74,7 @@ func TestNothingKnown(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
 	a.goAway(true)
-	r := newRig(t, kube.Options{Patience: time.Millisecond})
+	r := newRig(t, kube.Options{FirstPatience: time.Millisecond})
 	one, _ := r.follow(a, "east")
 	expect(t, one.SourceStatuses()[0].State, discovery.SourceSyncing)
 	if one.Degraded() == nil || one.Ready() != nil {

@@ -81,11 +81,14 @@ func (r *Registry) HasSynced() bool { return r.synced.Load() }
 // Run follows the cluster until ctx ends. While the cluster is away, all that was known stays.
 func (r *Registry) Run(ctx context.Context) error {
 	r.handlers.Close()
-	r.restore(ctx)
+	wait := r.clusters.o.FirstPatience
+	if r.restore(ctx) {
+		wait = r.clusters.o.Patience
+	}
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() {
-		patience := time.NewTimer(r.clusters.o.Patience)
+		patience := time.NewTimer(wait)
 		defer patience.Stop()
 		select {
 		case <-ctx.Done():

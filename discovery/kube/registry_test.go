@@ -70,7 +70,7 @@ func (r *rig) follow(a *api, name string) (*kube.Registry, func()) {
 
 func (r *rig) await(what string, holds func() bool) {
 	r.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			r.t.Fatalf("it does not come true that %s", what)
 		}
