@@ -35,6 +35,7 @@ type api struct {
 	events  []event
 	changed chan struct{} // closed at the next change
 	away    bool
+	asks    map[string]bool // resources and verbs that were asked for
 }
 
 type event struct {
@@ -44,7 +45,7 @@ type event struct {
 }
 
 func newAPI(t testing.TB) *api {
-	a := &api{t: t, version: 1, objects: map[string]map[string]metav1.Object{}, changed: make(chan struct{})}
+	a := &api{t: t, version: 1, objects: map[string]map[string]metav1.Object{}, changed: make(chan struct{}), asks: map[string]bool{}}
 	a.Server = httptest.NewServer(a)
 	t.Cleanup(func() {
 		a.CloseClientConnections()
@@ -177,6 +178,12 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	a.mu.Lock()
 	away := a.away
+	verb := "list"
+	if query.Get("watch") != "" {
+		verb = "watch"
+	}
+	path := strings.TrimPrefix(r.URL.Path, "/api/v1/")
+	a.asks[strings.Replace(strings.TrimPrefix(path, "/apis/"), "/v1/", "/", 1)+" "+verb] = true
 	a.mu.Unlock()
 	switch {
 	case away:
@@ -190,6 +197,13 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		a.list(w, resource)
 	}
+}
+
+// asked returns the resources that were asked for, with their verbs, in order.
+func (a *api) asked() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Sorted(maps.Keys(a.asks))
 }
 
 func (a *api) list(w http.ResponseWriter, resource string) {

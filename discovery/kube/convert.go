@@ -166,8 +166,14 @@ func (k *known) row(c converter, key string) discovery.Row {
 		row.Endpoints = append(row.Endpoints, part.endpoints...)
 	}
 	if s.resolution() == discovery.ClientSideLB && k.elsewhere.Value(key) == nil {
+		pods := map[string]bool{}
+		for _, e := range row.Endpoints {
+			pods[e.Address] = true
+		}
 		for w := range k.selected.Value(key).Values() {
-			row.Endpoints = append(row.Endpoints, selectedEndpoints(s, w)...)
+			if !pods[w.Endpoint.Address] {
+				row.Endpoints = append(row.Endpoints, selectedEndpoints(s, w)...)
+			}
 		}
 	}
 	row.Endpoints = distinct(row.Endpoints)
@@ -175,7 +181,7 @@ func (k *known) row(c converter, key string) discovery.Row {
 }
 
 // distinct keeps the first endpoint of each address and port: slices may share one while a cluster
-// moves it, and a WorkloadEntry may describe a pod. Of those in use and out of use it keeps one in use.
+// moves it, and so may several WorkloadEntries. Of those in use and out of use it keeps one in use.
 func distinct(in []*discovery.Endpoint) []*discovery.Endpoint {
 	type identity struct {
 		address, name string

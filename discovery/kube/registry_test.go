@@ -251,7 +251,7 @@ func TestServicesSelectWorkloadEntries(t *testing.T) {
 	r.xds.Take()
 	r.workload("vm", "10.1.0.1", cache.EventUpdate, map[string]uint32{"http": 9090}) // nothing new
 	expect(t, r.xds.Take(), []string(nil))
-	r.workload("vm", "10.0.0.2", cache.EventUpdate, nil) // describes a pod
+	r.workload("vm", "10.0.0.2", cache.EventUpdate, map[string]uint32{"http": 9090}) // a pod's address
 	r.has(append(pods, "http=10.1.0.9:8080")...)
 	r.workload("early", "", cache.EventDelete, nil)
 	r.workload("early", "", cache.EventDelete, nil)
