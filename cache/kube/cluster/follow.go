@@ -34,6 +34,9 @@ type Following[T any] struct {
 	// Handle gets the changes, one batch at a time and in order. What it does delays only
 	// this resource.
 	Handle func(Batch[T])
+	// State gets why the resource is not followed, and nil once it is: an error that is
+	// ErrDenied, ErrAbsent or another. It must not block. nil is for those who do not ask.
+	State func(error)
 }
 
 // Batch is the changes of one moment.
@@ -44,6 +47,8 @@ type Batch[T any] struct {
 	Listed bool
 	// Changes are in the order of their names.
 	Changes []Change[T]
+	// Refused are the names of the objects in the list that Convert refused, in order.
+	Refused []types.NamespacedName
 }
 
 // Change is a change of one object. On an add HadOld is false, on a delete HasNew is. An
@@ -64,7 +69,7 @@ func Follow[T any](ctx context.Context, c *Cluster, f Following[T]) error {
 	if _, err := fields.ParseSelector(f.Fields); err != nil {
 		return fmt.Errorf("follow %s: fields: %w", f.Resource.Resource, err)
 	}
-	s := c.begin(&target{f.Resource, f.Kind, f.Namespace, f.Labels, f.Fields})
+	s := c.begin(&target{f.Resource, f.Kind, f.Namespace, f.Labels, f.Fields}, f.State)
 	defer c.end(s)
 	source := &lister[T]{link: c.link, state: s, convert: f.Convert}
 	defer source.lists.Wait()

@@ -19,12 +19,30 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 )
 
+// The reasons for which a resource is not followed although the cluster answers.
+var (
+	// ErrDenied says that the account lacks a right.
+	ErrDenied = errors.New("denied")
+	// ErrAbsent says that the cluster does not have the resource.
+	ErrAbsent = errors.New("absent")
+)
+
+// reason is an error for people that is one of these.
+type reason struct {
+	is   error
+	text string
+}
+
+func (r *reason) Error() string        { return r.text }
+func (r *reason) Is(target error) bool { return target == r.is }
+
 // state is what is known of one resource that is followed.
 type state struct {
 	link   *link
 	target *target
+	tell   func(error) // may be nil
 
-	mu      sync.Mutex // guards the fields below; taken before link.mu
+	mu      sync.Mutex // guards the fields below
 	listed  bool
 	objects int
 	// denied says why the resource is not followed, by verb. since is since when one of
@@ -37,8 +55,8 @@ type state struct {
 // errNotYet is the state of a resource before the first answer.
 var errNotYet = errors.New("the cluster has not answered yet")
 
-func (c *Cluster) begin(t *target) *state {
-	s := &state{link: c.link, target: t, denied: map[string]error{}, since: c.link.o.Now(), faults: map[types.NamespacedName]*cache.Problem{}}
+func (c *Cluster) begin(t *target, tell func(error)) *state {
+	s := &state{link: c.link, target: t, tell: tell, denied: map[string]error{}, since: c.link.o.Now(), faults: map[types.NamespacedName]*cache.Problem{}}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.states = append(c.states, s)
@@ -65,30 +83,42 @@ func (s *state) lost(ctx context.Context, verb string, err error) {
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
-	err = s.explain(verb, err)
+	err = s.target.explain(verb, err)
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	was := s.denied[verb]
 	if was != nil && was.Error() == err.Error() {
+		s.mu.Unlock()
 		return
 	}
 	if len(s.denied) == 0 && s.listed {
 		s.since = s.link.o.Now()
 	}
 	s.denied[verb] = err
+	s.mu.Unlock()
 	s.link.setFound(was)
 	s.link.setLost(err, s.target.resource.Resource)
+	if s.tell != nil {
+		s.tell(err)
+	}
 }
 
 // answered notes that a request was answered. A watch begins only after a list.
 func (s *state) answered(verb string) {
+	var over []error
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	for _, of := range []string{"list", "watch"} {
 		if err := s.denied[of]; err != nil && (of == verb || verb == "watch") {
 			delete(s.denied, of)
-			s.link.setFound(err)
+			over = append(over, err)
 		}
+	}
+	followed := len(s.denied) == 0
+	s.mu.Unlock()
+	for _, err := range over {
+		s.link.setFound(err)
+	}
+	if len(over) > 0 && followed && s.tell != nil {
+		s.tell(nil)
 	}
 }
 
@@ -122,8 +152,7 @@ func (l *link) setFound(err error) {
 
 // explain says what an error means for the user. It leaves URLs out, so that the reasons
 // of all resources are one if the cluster is away.
-func (s *state) explain(verb string, err error) error {
-	t := s.target
+func (t *target) explain(verb string, err error) error {
 	resource := t.resource.GroupResource().String()
 	where := "in all namespaces"
 	if t.namespace != "" {
@@ -132,11 +161,11 @@ func (s *state) explain(verb string, err error) error {
 	var inURL *url.Error
 	switch {
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("the account may not %s %s %s: grant it the verbs list and watch", verb, resource, where)
+		return &reason{ErrDenied, fmt.Sprintf("the account may not %s %s %s: grant it the verbs list and watch", verb, resource, where)}
 	case apierrors.IsUnauthorized(err):
 		return errors.New("the cluster does not accept the credentials of the kubeconfig: renew them")
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("the cluster does not have %s in version %s", resource, t.resource.Version)
+		return &reason{ErrAbsent, fmt.Sprintf("the cluster does not have %s in version %s", resource, t.resource.Version)}
 	case errors.As(err, &inURL):
 		return inURL.Err
 	}

@@ -46,8 +46,12 @@ func (s *store[T]) Replace(list []any, _ string) error {
 	}
 	listed := make(map[types.NamespacedName]bool, len(list))
 	for _, o := range list {
-		listed[o.(*item[T]).name()] = true
-		add(s.put(o.(*item[T])))
+		i := o.(*item[T])
+		listed[i.name()] = true
+		if !i.has {
+			batch.Refused = append(batch.Refused, i.name())
+		}
+		add(s.put(i))
 	}
 	gone := s.state.faulty()
 	for name := range s.held {
@@ -57,9 +61,8 @@ func (s *store[T]) Replace(list []any, _ string) error {
 	for name := range gone {
 		add(s.remove(name))
 	}
-	slices.SortFunc(batch.Changes, func(a, b Change[T]) int {
-		return cmp.Or(strings.Compare(a.Name.Namespace, b.Name.Namespace), strings.Compare(a.Name.Name, b.Name.Name))
-	})
+	slices.SortFunc(batch.Changes, func(a, b Change[T]) int { return byName(a.Name, b.Name) })
+	slices.SortFunc(batch.Refused, byName)
 	s.state.setListed(len(s.held))
 	s.handle(batch)
 	return nil
@@ -98,4 +101,8 @@ func (s *store[T]) remove(name types.NamespacedName) (Change[T], bool) {
 	delete(s.held, name)
 	s.state.setObjects(len(s.held))
 	return Change[T]{Name: name, Old: was.value, HadOld: true}, true
+}
+
+func byName(a, b types.NamespacedName) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }

@@ -1,4 +1,4 @@
-package cluster_test
+package kubetest_test
 
 import (
 	"testing"

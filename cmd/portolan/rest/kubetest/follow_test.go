@@ -1,4 +1,4 @@
-package cluster_test
+package kubetest_test
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/portolan-mesh/portolan/cache/kube/cluster"
-	"github.com/portolan-mesh/portolan/cache/kube/kubetest"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/kubetest"
 )
 
 var entries = schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1", Resource: "serviceentries"}
