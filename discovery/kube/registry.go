@@ -39,13 +39,13 @@ type Registry struct {
 var _ discovery.Instance = (*Registry)(nil)
 
 // Registry returns a new registry of a cluster, which proxies name as their cluster. It reads
-// nothing before Run.
+// nothing before Run. The connection is its own: see cluster.Cluster.Share.
 func (c *Clusters) Registry(connection *cluster.Cluster) *Registry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	index := &discovery.Index{}
 	r := &Registry{
-		ServiceDiscovery: index, clusters: c, place: c.next, connection: connection.Share(), index: index, marks: newMarks(),
+		ServiceDiscovery: index, clusters: c, place: c.next, connection: connection, index: index, marks: newMarks(),
 		convert: converter{cluster: connection.Name(), domain: c.o.Domain, trustDomain: c.o.TrustDomain},
 	}
 	c.next++

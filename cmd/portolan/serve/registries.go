@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/portolan-mesh/portolan/cache"
-	"github.com/portolan-mesh/portolan/cache/kube/cluster"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/serve/loglevel"
 	"github.com/portolan-mesh/portolan/discovery"
@@ -64,8 +63,7 @@ func (s *server) addClusters(entries *serviceentry.Store) error {
 	})
 	entries.ExchangeWorkloads(clusters)
 	for _, o := range s.o.Clusters {
-		o.Log = s.log(loglevel.Registries)
-		connection, err := cluster.New(o)
+		connection, err := s.cluster(o)
 		if err != nil {
 			return err
 		}

@@ -15,7 +15,7 @@ type kubeServices struct {
 }
 
 func (o *kubeServices) register(f *pflag.FlagSet) {
-	f.StringArrayVar(&o.refs, "services-kube", nil, "[NAME=]KUBECONFIG[#CONTEXT] of a cluster of Kubernetes, whose services and pods are taken into the mesh; give it again for more. NAME is what proxies in the cluster state as CLUSTER_ID; default: the name of the context")
+	f.StringArrayVar(&o.refs, "services-kube", nil, "KUBECONFIG, KUBECONFIG#CONTEXT or NAME=KUBECONFIG#CONTEXT of a cluster of Kubernetes, whose services and pods are taken into the mesh; give it again for more. The cluster has the name NAME in the mesh, which its proxies state as CLUSTER_ID, else that of the context")
 	f.BoolVar(&o.selectEntries, "services-select-workload-entries", true, "have Services of --services-kube select WorkloadEntries of their namespace too")
 	f.BoolVar(&o.selectPods, "service-entries-select-pods", true, "have the workloadSelector of ServiceEntries select pods of --services-kube too")
 }
@@ -40,7 +40,7 @@ func (o *kubeServices) validate(given func(flag string) bool, add addFault) {
 		case err != nil:
 			add("services-kube", "%v", err)
 		case seen[one.Name()]:
-			add("services-kube", "there are two clusters of the name %s: write NAME=%s", one.Name(), ref)
+			add("services-kube", "two clusters have the name %s: give one another name, as in NAME=KUBECONFIG", one.Name())
 		default:
 			seen[one.Name()] = true
 		}
