@@ -32,6 +32,8 @@ type SelectingFork interface {
 	// Select returns the fork after the workloads of another registry change, and hands over the
 	// rows that differ. Any goroutine may call it.
 	Select(offers []Offer, xds XDSUpdater) Fork
+	// Selects says whether a service selects the workload of another registry.
+	Selects(namespace, name string) bool
 }
 
 // unconfigured is the fork of a registry that does not follow the configuration.

@@ -95,7 +95,8 @@ func (f *fork) Apply(from, to *cache.Snapshot, xds discovery.XDSUpdater) discove
 
 var _ discovery.Advisor = (*fork)(nil)
 
-// Advise implements discovery.Advisor. It returns the advice of all registries.
+// Advise implements discovery.Advisor. It returns the advice of all registries, as far as it holds
+// in view of the others.
 func (f *fork) Advise(key config.Key) []discovery.Advice {
 	var out []discovery.Advice
 	for _, one := range f.forks {
@@ -103,7 +104,14 @@ func (f *fork) Advise(key config.Key) []discovery.Advice {
 			out = append(out, a.Advise(key)...)
 		}
 	}
-	return out
+	return slices.DeleteFunc(out, func(a discovery.Advice) bool { return a.Unselected && f.selects(key) })
+}
+
+func (f *fork) selects(key config.Key) bool {
+	return slices.ContainsFunc(f.forks, func(one discovery.Fork) bool {
+		s, ok := one.(discovery.SelectingFork)
+		return ok && s.Selects(key.Namespace, key.Name)
+	})
 }
 
 // AdvisedAnew implements discovery.Advisor. It matches registries by their shards.

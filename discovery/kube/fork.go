@@ -1,11 +1,15 @@
 package kube
 
 import (
+	"iter"
 	"maps"
 	"slices"
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
 // fork is the state of a Registry at the end of a task. It is never modified.
@@ -17,7 +21,10 @@ type fork struct {
 	known    known
 }
 
-var _ discovery.SelectingFork = (*fork)(nil)
+var (
+	_ discovery.SelectingFork = (*fork)(nil)
+	_ discovery.Advisor       = (*fork)(nil)
+)
 
 // Fork implements discovery.Instance.
 func (r *Registry) Fork() discovery.Fork { return r.settled.Load() }
@@ -62,4 +69,36 @@ func (f *fork) change(xds discovery.XDSUpdater, by func(*known, *marks)) discove
 	}
 	out.State = index.State()
 	return &out
+}
+
+// Selects implements discovery.SelectingFork.
+func (f *fork) Selects(namespace, name string) bool {
+	for _, of := range f.known.selected.Prefix(namespace + "/") {
+		if of.Value(name) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Advise implements discovery.Advisor: there is nothing to say of objects of the mesh.
+func (f *fork) Advise(config.Key) []discovery.Advice { return nil }
+
+// AdvisedAnew implements discovery.Advisor: other registries have other advice for a WorkloadEntry
+// that Services begin or cease to select.
+func (f *fork) AdvisedAnew(from discovery.Fork) iter.Seq[config.Key] {
+	before, _ := from.(*fork)
+	if before == nil {
+		before = &fork{}
+	}
+	return func(yield func(config.Key) bool) {
+		for c := range pmap.Diff(before.known.selected, f.known.selected) {
+			namespace, _ := cutKey(c.Key)
+			for w := range pmap.Diff(c.Old, c.New) {
+				if w.HasOld != w.HasNew && !yield(config.Key{Kind: schema.WorkloadEntry, Namespace: namespace, Name: w.Key}) {
+					return
+				}
+			}
+		}
+	}
 }

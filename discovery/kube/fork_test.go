@@ -27,6 +27,14 @@ func TestAForkSelects(t *testing.T) {
 	}
 	expect(t, []int{count(would), count(fork), count(one)}, []int{3, 2, 2})
 	expect(t, xds.Take(), []string{"endpoints shop/" + webHost + " 3"})
+
+	after, _ := would.(discovery.SelectingFork)
+	expect(t, []bool{after.Selects("shop", "vm"), fork.Selects("shop", "vm"), after.Selects("shop", "other")}, []bool{true, false, false})
+	var anew []string
+	for key := range would.(discovery.Advisor).AdvisedAnew(fork) {
+		anew = append(anew, key.String())
+	}
+	expect(t, anew, []string{"workloadentry/shop/vm"})
 }
 
 // TestDefaultExportTo: Services without the annotation follow the mesh's default.
