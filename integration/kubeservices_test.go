@@ -40,6 +40,7 @@ type clusterScene struct {
 	t       testing.TB
 	cluster kubeAPI
 	wire    *wire
+	config  string         // the kubeconfig
 	address string         // of the pods
 	port    int            // of the service
 	slice   map[string]int // the port of each pod
@@ -184,6 +185,7 @@ spec: {address: 127.0.0.1, labels: {app: web}, ports: {http: %d}}}`, machine.por
 spec: {hosts: [alone.example], location: MESH_INTERNAL, resolution: STATIC, workloadSelector: {labels: {app: alone}},
 ports: [{number: %d, name: http, protocol: HTTP, targetPort: %d}]}}`, c.port, alone.port))
 	c.answered("alone.example", "alone")
+	c.answered("10.96.7.7", "one", "two", "machine") // the address of the Service
 	for words, args := range map[string][]string{
 		"cluster east: Service shop/web": {"describe", "service", clusterHost}, "eu/a": {"describe", "service", clusterHost},
 		"services/east": {"source", "list"}, "Kubernetes/east": {"store", "status"},
