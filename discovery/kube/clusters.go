@@ -58,7 +58,6 @@ type Clusters struct {
 	o Options
 
 	mu       sync.Mutex // guards the fields below
-	next     int        // the place of the next registry
 	made     []*Registry
 	handlers []discovery.WorkloadHandler
 
@@ -166,27 +165,6 @@ func (c *Clusters) join(r *Registry) {
 
 // yes is the value of known.elsewhere.
 var yes = true
-
-// Leave removes a registry that runs no more from what the clusters share, and says that its pods
-// are gone. Call it on the worker.
-func (c *Clusters) Leave(r *Registry) {
-	c.mu.Lock()
-	c.made = slices.DeleteFunc(slices.Clone(c.made), func(o *Registry) bool { return o == r })
-	c.mu.Unlock()
-	at := slices.Index(c.joined, r)
-	if at < 0 {
-		return
-	}
-	for path := range r.known.objects.Prefix(podPrefix) {
-		if w := r.known.offer(r.convert, strings.TrimPrefix(path, podPrefix)); w != nil {
-			r.handlers.WorkloadChanged(w, cache.EventDelete)
-		}
-	}
-	c.joined = slices.Delete(slices.Clone(c.joined), at, at+1)
-	for path := range r.known.objects.Prefix(servicePrefix) {
-		c.yield(at, strings.TrimPrefix(path, servicePrefix))
-	}
-}
 
 // yield says to the registries from a place on who has the endpoints of other registries for a
 // Service: the first cluster that has the Service.

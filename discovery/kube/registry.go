@@ -45,10 +45,9 @@ func (c *Clusters) Registry(connection *cluster.Cluster) *Registry {
 	defer c.mu.Unlock()
 	index := &discovery.Index{}
 	r := &Registry{
-		ServiceDiscovery: index, clusters: c, place: c.next, connection: connection, index: index, marks: newMarks(),
+		ServiceDiscovery: index, clusters: c, place: len(c.made), connection: connection, index: index, marks: newMarks(),
 		convert: converter{cluster: connection.Name(), domain: c.o.Domain, trustDomain: c.o.TrustDomain},
 	}
-	c.next++
 	c.made = append(slices.Clone(c.made), r)
 	for _, f := range c.handlers {
 		r.AppendWorkloadHandler(f)

@@ -276,7 +276,7 @@ func TestPodsAreOffered(t *testing.T) {
 	t.Parallel()
 	a, p1, p2, _ := shop(t)
 	r := newRig(t, kube.Options{})
-	_, stop := r.follow(a, "east")
+	r.follow(a, "east")
 	hears := func(want ...string) {
 		t.Helper()
 		r.await(fmt.Sprint("handlers hear ", want), func() bool {
@@ -302,9 +302,7 @@ func TestPodsAreOffered(t *testing.T) {
 	ending.DeletionTimestamp = &metav1.Time{Time: time.Unix(2000, 0)}
 	a.put(ending)
 	hears("delete shop/web-2 10.0.0.2 eu/b")
-	a.drop(p2)
-	stop()
-	r.do(func() { r.clusters.Leave(r.clusters.Registries()[0]) })
+	a.drop(p1, p2)
 	hears("delete shop/web-1 10.0.0.1 eu/z")
 }
 
@@ -313,7 +311,7 @@ func TestSeveralClusters(t *testing.T) {
 	t.Parallel()
 	east, west := newAPI(t), newAPI(t)
 	r := newRig(t, kube.Options{})
-	first, stop := r.follow(east, "east")
+	first, _ := r.follow(east, "east")
 	second, _ := r.follow(west, "west")
 	r.workload("vm", "10.1.0.1", cache.EventAdd, nil)
 	at := func(one *kube.Registry) int {
@@ -335,9 +333,6 @@ func TestSeveralClusters(t *testing.T) {
 	holds(-1, 1)
 	east.put(newService("shop", "web", nil))
 	holds(1, 0)
-	stop()
-	r.do(func() { r.clusters.Leave(first) })
-	holds(1, 1)
 }
 
 // TestAway: a cluster that goes away keeps its last rows and says so, and what changed meanwhile
