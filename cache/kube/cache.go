@@ -58,6 +58,7 @@ type Cache struct {
 	*cache.Feed
 	o     Options
 	kinds []*schema.Schema // those that the cache reads, in the order of the schemas
+	lacks []string         // the kinds that the cluster does not have; only discover uses it
 
 	mu      sync.Mutex // guards the fields below, and publishing
 	configs pmap.Map[*config.Config]
