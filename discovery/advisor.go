@@ -15,6 +15,8 @@ type Advice struct {
 	Field, Message, Remedy string
 	// Other is the other object concerned, the zero Key if there is none.
 	Other config.Key
+	// Unselected says that the advice holds only while no other registry selects the workload.
+	Unselected bool
 }
 
 // Advisor is a Fork that gives advice on the objects that its registry reads.

@@ -13,6 +13,29 @@ type Fork interface {
 	Apply(from, to *cache.Snapshot, xds XDSUpdater) Fork
 }
 
+// Offer is a change of a workload that Services of other registries may select.
+type Offer struct {
+	Workload *WorkloadInstance
+	Event    cache.Event
+}
+
+// OfferingFork is the fork of a registry whose workloads other registries select.
+type OfferingFork interface {
+	Fork
+	// Offers returns what the Apply that made the fork would have told the workload handlers.
+	Offers() []Offer
+}
+
+// SelectingFork is the fork of a registry that selects workloads of other registries.
+type SelectingFork interface {
+	Fork
+	// Select returns the fork after the workloads of another registry change, and hands over the
+	// rows that differ. Any goroutine may call it.
+	Select(offers []Offer, xds XDSUpdater) Fork
+	// Selects says whether a service selects the workload of another registry.
+	Selects(namespace, name string) bool
+}
+
 // unconfigured is the fork of a registry that does not follow the configuration.
 type unconfigured struct{ *State }
 

@@ -53,6 +53,9 @@ type Subject struct {
 	Settled func(ctx context.Context, version string) (*cache.Snapshot, error)
 	// ReadOnly says that the cache refuses mutations.
 	ReadOnly bool
+	// OneByOne says that the source tells the changes of one revision one by one, as
+	// Kubernetes does, which has no batches. The suite then leaves out what it asks of them.
+	OneByOne bool
 }
 
 // Rig runs a Subject.

@@ -226,6 +226,9 @@ func blockedWorker(t *testing.T, r *Rig) {
 // the newest snapshot, in what followers get, and in what the handlers have got when
 // their task ends.
 func neverSplit(t *testing.T, r *Rig) {
+	if r.OneByOne {
+		return
+	}
 	const objects, rounds = 12, 60
 	batch := func(round int) (ops []storage.Op) {
 		for i := range objects {

@@ -72,18 +72,31 @@ func (f *fork) add(shard discovery.ShardKey, one discovery.Fork) {
 	f.members, f.forks = append(f.members, member{one, shard}), append(f.forks, one)
 }
 
-// Apply implements discovery.Fork.
+// Apply implements discovery.Fork. Registries that select workloads of others are told of those
+// that changed.
 func (f *fork) Apply(from, to *cache.Snapshot, xds discovery.XDSUpdater) discovery.Fork {
-	out := &fork{}
+	applied := make([]discovery.Fork, len(f.forks))
+	var offers []discovery.Offer
 	for i, one := range f.forks {
-		out.add(f.members[i].shard, one.Apply(from, to, xds))
+		applied[i] = one.Apply(from, to, xds)
+		if o, ok := applied[i].(discovery.OfferingFork); ok {
+			offers = append(offers, o.Offers()...)
+		}
+	}
+	out := &fork{}
+	for i, one := range applied {
+		if s, ok := one.(discovery.SelectingFork); ok && len(offers) > 0 {
+			one = s.Select(offers, xds)
+		}
+		out.add(f.members[i].shard, one)
 	}
 	return out
 }
 
 var _ discovery.Advisor = (*fork)(nil)
 
-// Advise implements discovery.Advisor. It returns the advice of all registries.
+// Advise implements discovery.Advisor. It returns the advice of all registries, as far as it holds
+// in view of the others.
 func (f *fork) Advise(key config.Key) []discovery.Advice {
 	var out []discovery.Advice
 	for _, one := range f.forks {
@@ -91,7 +104,14 @@ func (f *fork) Advise(key config.Key) []discovery.Advice {
 			out = append(out, a.Advise(key)...)
 		}
 	}
-	return out
+	return slices.DeleteFunc(out, func(a discovery.Advice) bool { return a.Unselected && f.selects(key) })
+}
+
+func (f *fork) selects(key config.Key) bool {
+	return slices.ContainsFunc(f.forks, func(one discovery.Fork) bool {
+		s, ok := one.(discovery.SelectingFork)
+		return ok && s.Selects(key.Namespace, key.Name)
+	})
 }
 
 // AdvisedAnew implements discovery.Advisor. It matches registries by their shards.

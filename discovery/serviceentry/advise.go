@@ -408,8 +408,13 @@ func (a *advisor) serves(w *workload, name string) bool {
 }
 
 // workload warns if no ServiceEntry selects the workload, else of its ports that no such
-// ServiceEntry has.
+// ServiceEntry has. Services of another registry that select it may use its ports too.
 func (a *advisor) workload(w *workload) {
+	defer func(before int) {
+		for i := range a.found[before:] {
+			a.found[before+i].Unselected = true
+		}
+	}(len(a.found))
 	selected := false
 	for range a.selecting(w) {
 		selected = true

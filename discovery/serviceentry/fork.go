@@ -29,9 +29,13 @@ type fork struct {
 	exportTo func(*cache.Snapshot) []string
 	off      Switches
 	known    known
+	offers   []discovery.Offer // of the Apply that made it
 }
 
-var _ discovery.Fork = (*fork)(nil)
+var _ discovery.OfferingFork = (*fork)(nil)
+
+// Offers implements discovery.OfferingFork.
+func (f *fork) Offers() []discovery.Offer { return f.offers }
 
 // Fork implements discovery.Instance.
 func (s *Store) Fork() discovery.Fork { return s.settled.Load() }
@@ -56,6 +60,12 @@ func (f *fork) store(xds discovery.XDSUpdater) *Store {
 // Apply implements discovery.Fork. It calls the handlers that the cache would call.
 func (f *fork) Apply(from, to *cache.Snapshot, xds discovery.XDSUpdater) discovery.Fork {
 	s := f.store(xds)
+	var offers []discovery.Offer
+	if !s.off.OfferWorkloadEntries {
+		s.AppendWorkloadHandler(func(w *discovery.WorkloadInstance, event cache.Event) {
+			offers = append(offers, discovery.Offer{Workload: w, Event: event})
+		})
+	}
 	s.exportHandler(from, to)
 	s.healthHandler(from, to)
 	s.addressHandler(from, to)
@@ -72,7 +82,9 @@ func (f *fork) Apply(from, to *cache.Snapshot, xds discovery.XDSUpdater) discove
 		}
 	}
 	s.flush()
-	return s.Fork()
+	out := *s.settled.Load()
+	out.offers = offers
+	return &out
 }
 
 // isKind says whether an object is of a kind, whatever the version.

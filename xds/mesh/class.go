@@ -32,7 +32,7 @@ func (p *PushContext) ClassOf(proxy *discovery.Proxy) Class {
 	c := Class{
 		Shape: Shape{
 			Type: proxy.Type, Interception: proxy.InterceptionMode,
-			IPv4: proxy.SupportsIPv4(), IPv6: proxy.SupportsIPv6(), DNSCapture: proxy.DNSCapture,
+			IPv4: proxy.SupportsIPv4(), IPv6: proxy.SupportsIPv6(), DNSCapture: proxy.DNSCapture, Cluster: proxy.ClusterID,
 			SelfDiscovery: proxy.SelfDiscovery, Patched: p.patched(proxy.Type, proxy.Namespace),
 		},
 		Namespace:  proxy.Namespace,

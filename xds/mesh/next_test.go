@@ -343,7 +343,7 @@ func (d *draw) service() {
 		d.in.Services = d.in.Services.Delete(key)
 		return
 	}
-	d.in.Services = d.in.Services.Set(key, rows.NewService([]*discovery.Service{{
+	all := []*discovery.Service{{
 		Hostname: host.Name(h), Address: d.one([]string{discovery.UnspecifiedIP, "10.9.0.1", "fd00:0::1", "10.8.0.0/16"}, "address"),
 		AutoAllocatedIPv4: d.one([]string{"", "240.240.0.1"}, "given"),
 		Ports: []discovery.Port{{
@@ -351,7 +351,15 @@ func (d *draw) service() {
 			Protocol: discovery.Protocol(d.one([]string{"HTTP", "TCP", ""}, "protocol")),
 		}},
 		Attributes: discovery.Attributes{Provider: discovery.External, Name: h, Namespace: ns, ExportTo: discovery.Visibility(d.some([]string{"*", "shop"}, "exportTo"))},
-	}}, nil))
+	}}
+	for _, cluster := range d.some([]string{"east", "west"}, "clusters") {
+		vip := d.one([]string{"10.96.0.1", "10.96.0.2"}, "vip")
+		all = append(all, &discovery.Service{
+			Hostname: host.Name(h), Address: vip, ClusterVIPs: map[string][]string{cluster: {vip, "fd00::9"}}, Ports: all[0].Ports,
+			Attributes: discovery.Attributes{Provider: discovery.Kubernetes, Name: h, Namespace: ns},
+		})
+	}
+	d.in.Services = d.in.Services.Set(key, rows.NewService(all, nil))
 }
 
 func (d *draw) endpoints() {

@@ -18,6 +18,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/consul"
 	"github.com/portolan-mesh/portolan/discovery/filesd"
+	"github.com/portolan-mesh/portolan/discovery/kube"
 	"github.com/portolan-mesh/portolan/xds/admin"
 )
 
@@ -152,7 +153,7 @@ func (e *environment) printService(s admin.Service) error {
 	return nil
 }
 
-// printDegraded prints what may be out of date about services from Consul or from files.
+// printDegraded prints what may be out of date about services from Consul, clusters or files.
 func (e *environment) printDegraded(ctx context.Context, services []admin.Service) error {
 	var fromConsul consul.Status
 	if err := e.registryStatus(ctx, services, discovery.Consul, &fromConsul); err != nil {
@@ -161,6 +162,15 @@ func (e *environment) printDegraded(ctx context.Context, services []admin.Servic
 	for _, d := range fromConsul.Datacenters {
 		if d.Degraded != "" {
 			fmt.Fprintf(e.Stdout, "\n! Consul, datacenter %s: %s\n", d.Name, d.Degraded)
+		}
+	}
+	var fromClusters []kube.Status
+	if err := e.registryStatus(ctx, services, discovery.Kubernetes, &fromClusters); err != nil {
+		return err
+	}
+	for _, c := range fromClusters {
+		if c.Degraded != "" {
+			fmt.Fprintf(e.Stdout, "\n! Kubernetes, %s\n", cli.Plain(c.Degraded))
 		}
 	}
 	var fromFiles filesd.Status

@@ -12,6 +12,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/aggregate"
 	"github.com/portolan-mesh/portolan/discovery/consul"
 	"github.com/portolan-mesh/portolan/discovery/filesd"
+	"github.com/portolan-mesh/portolan/discovery/kube"
 	"github.com/portolan-mesh/portolan/discovery/lastknown"
 	"github.com/portolan-mesh/portolan/discovery/serviceentry"
 	"github.com/portolan-mesh/portolan/xds/mesh"
@@ -26,9 +27,15 @@ func (s *server) addRegistries() error {
 			return mesh.MeshConfigAt(s.o.Mesh, configs).GetDefaultServiceExportTo()
 		},
 		TrustDomain: s.o.Mesh.GetTrustDomain(),
+		Off:         serviceentry.Switches{SelectInstances: s.o.NoSelectPods, OfferWorkloadEntries: s.o.NoSelectWorkloadEntries},
 	})
 	if err := s.addRegistry(entries, nil); err != nil {
 		return err
+	}
+	if len(s.o.Clusters) > 0 {
+		if err := s.addClusters(entries); err != nil {
+			return err
+		}
 	}
 	if s.o.Consul != nil {
 		if err := s.addConsul(*s.o.Consul); err != nil {
@@ -41,6 +48,31 @@ func (s *server) addRegistries() error {
 		}
 	}
 	s.worker.AtTaskEnd(s.xds.Commit) // after the hooks of the registries
+	return nil
+}
+
+// addClusters adds a registry for each cluster, which select the workloads of the entries, and the
+// other way round.
+func (s *server) addClusters(entries *serviceentry.Store) error {
+	clusters := kube.New(kube.Options{
+		XDS: s.xds, Worker: s.worker, Configs: s.source, Domain: s.o.Mesh.Domain, TrustDomain: s.o.Mesh.GetTrustDomain(),
+		DefaultExportTo: func(configs *cache.Snapshot) []string {
+			return mesh.MeshConfigAt(s.o.Mesh, configs).GetDefaultServiceExportTo()
+		},
+		Memory: lastknown.In(s.configs, nil), Logger: s.log(loglevel.Registries),
+	})
+	entries.ExchangeWorkloads(clusters)
+	for _, o := range s.o.Clusters {
+		connection, err := s.cluster(o)
+		if err != nil {
+			return err
+		}
+		if err := s.registry.Add(clusters.Registry(connection)); err != nil {
+			return err
+		}
+	}
+	s.checks = append(s.checks, rest.Check{Name: "kubernetes", Ready: clusters.Ready, Degraded: clusters.Degraded})
+	s.statuses[discovery.Kubernetes] = func() any { return clusters.Status() }
 	return nil
 }
 

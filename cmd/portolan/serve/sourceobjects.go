@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"fmt"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/aggregate"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/filesd"
+	"github.com/portolan-mesh/portolan/discovery/kube"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/refusal"
 )
@@ -144,15 +146,46 @@ func (s *server) endpointFiles() (out []SourceStatus) {
 	return out
 }
 
-// placesOf returns where endpoint files list a service, none for a service of another
-// registry.
-func (s *server) placesOf(service *discovery.Service) (out []string) {
-	if service.Attributes.Provider != discovery.File {
-		return nil
-	}
+// clusterServicesKind is the Kind of the services of clusters among the sources, and
+// clusterServices begins their names.
+const (
+	clusterServicesKind = "cluster services"
+	clusterServices     = "services/"
+)
+
+// clusterSources returns the services of clusters as sources, which have no objects.
+func (s *server) clusterSources() (out []SourceStatus) {
 	for _, registry := range s.registry.Registries() {
-		if files, ok := registry.(*filesd.Registry); ok {
-			out = append(out, files.Places(service.Hostname, service.Attributes.Namespace)...)
+		one, ok := registry.(*kube.Registry)
+		if !ok {
+			continue
+		}
+		status := one.Status()
+		source := SourceStatus{
+			Name: clusterServices + status.Cluster, Kind: clusterServicesKind, Where: status.Server, Objects: map[string]int{}, Problem: status.Degraded,
+			Endpoints: &EndpointsStatus{Services: status.Services, Targets: status.Endpoints},
+		}
+		for _, flaw := range status.Flaws {
+			source.Faults = append(source.Faults, flaw.Object+": "+flaw.Reason)
+		}
+		out = append(out, source)
+	}
+	return out
+}
+
+// placesOf returns where endpoint files list a service, or which clusters have it; none for a
+// service of another registry.
+func (s *server) placesOf(service *discovery.Service) (out []string) {
+	for _, registry := range s.registry.Registries() {
+		switch of := registry.(type) {
+		case *filesd.Registry:
+			if service.Attributes.Provider == discovery.File {
+				out = append(out, of.Places(service.Hostname, service.Attributes.Namespace)...)
+			}
+		case *kube.Registry:
+			if service.Attributes.Provider == discovery.Kubernetes && of.GetService(service.Hostname) != nil {
+				out = append(out, fmt.Sprintf("cluster %s: Service %s/%s", of.Cluster(), service.Attributes.Namespace, service.Attributes.Name))
+			}
 		}
 	}
 	return out

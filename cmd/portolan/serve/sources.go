@@ -29,7 +29,7 @@ const storeSource = "etcd"
 const SourcesPath = "/apis/portolan.io/v1/sources"
 
 // SourceList is the answer of SourcesPath: the sources in the order of their priority, then
-// the endpoint files.
+// the endpoint files and the services of clusters.
 type SourceList struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -40,8 +40,8 @@ type SourceList struct {
 type SourceStatus struct {
 	Name string `json:"name"`
 	Kind string `json:"kind"`
-	// Where is the path of the directory or file, the address of another control plane, or a
-	// text by which people recognize an etcd.
+	// Where is the path of the directory or file, the address of another control plane or of
+	// the API server of a cluster, or a text by which people recognize an etcd.
 	Where string `json:"where"`
 	// Writable is true if the config API writes to this source.
 	Writable bool `json:"writable"`
@@ -49,7 +49,8 @@ type SourceStatus struct {
 	// source with higher priority has their keys.
 	Objects  map[string]int `json:"objects"`
 	Shadowed int            `json:"shadowed"`
-	// Endpoints is only set for an endpoint file, which has services and no objects.
+	// Endpoints is only set for an endpoint file and for the services of a cluster, which are no
+	// objects.
 	Endpoints *EndpointsStatus `json:"endpoints,omitempty"`
 	// Changed is when this server last saw the objects change.
 	Changed *time.Time `json:"changed,omitempty"`
@@ -65,7 +66,7 @@ type SourceStatus struct {
 	Absent  bool     `json:"absent,omitempty"`
 }
 
-// EndpointsStatus counts the content of an endpoint file.
+// EndpointsStatus counts the services of a source, and their endpoints.
 type EndpointsStatus struct {
 	Services int `json:"services"`
 	Targets  int `json:"targets"`
@@ -90,14 +91,14 @@ func problemsIn(source aggregate.Status) []cache.Problem {
 func isKept(p cache.Problem) bool { return p.Serving && !p.Warning }
 
 // addConfigs makes the cache of all configuration: the mirror of the store, or an
-// aggregate of it, the directories and the other control planes.
+// aggregate of it, the directories, the other control planes and the clusters.
 func (s *server) addConfigs() error {
 	own := mirror.Options{
 		Worker: s.worker, Schemas: s.configs.Schemas(), Store: s.configs, Domain: s.o.Mesh.Domain, Log: s.log(loglevel.Cache),
 		Registerer: s.metrics, HistoryMemory: s.o.HistoryMemory, Unasked: s.o.Etcd != nil && s.o.Founding == member.FoundNever,
 	}
 	s.mirror = mirror.New(s.store.client, own)
-	if len(s.o.ConfigDirs)+len(s.o.ConfigPeers) == 0 {
+	if len(s.o.ConfigDirs)+len(s.o.ConfigPeers)+len(s.o.ConfigKube) == 0 {
 		s.source = s.mirror
 		return nil
 	}
@@ -112,7 +113,11 @@ func (s *server) addConfigs() error {
 	if err != nil {
 		return err
 	}
-	sources = append(sources, peers...)
+	clusters, err := s.kubeSources()
+	if err != nil {
+		return err
+	}
+	sources = append(append(sources, peers...), clusters...)
 	all, err := aggregate.MakeCache(aggregate.Options{
 		Worker: s.worker, Store: s.mirror, Sources: sources, HistoryMemory: s.o.HistoryMemory, Log: s.log(loglevel.Cache),
 	})
@@ -160,6 +165,7 @@ func (s *server) sourceStatuses() any {
 		out.Items = append(out.Items, s.sourceStatus(&all[i]))
 	}
 	out.Items = append(out.Items, s.endpointFiles()...)
+	out.Items = append(out.Items, s.clusterSources()...)
 	out.addDifferences(s.beside.Differences())
 	return out
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate/route"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/mesh/class"
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 	"github.com/portolan-mesh/portolan/xds/names"
 )
@@ -92,7 +93,7 @@ func (n hostNames) hostsOf(row *mesh.HostRow, yield func(string) bool) bool {
 			continue
 		}
 		covers = true
-		for _, address := range (mesh.Shape{IPv4: true, IPv6: true}).Addresses(s) {
+		for _, address := range class.AllAddresses(s) {
 			if !n.namesAt(address, foreignPort, yield) {
 				return false
 			}

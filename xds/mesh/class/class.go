@@ -19,6 +19,9 @@ type Shape struct {
 	// SelfDiscovery: the proxy may balance load between zones, since it knows the
 	// endpoints of its own service.
 	SelfDiscovery bool
+	// Cluster is the cluster of Kubernetes in which the proxy says to be; empty for none. It calls
+	// services at their addresses there.
+	Cluster string
 	// Patched says which types of resources the EnvoyFilters of the proxy's namespaces may patch.
 	Patched Patched
 }

@@ -1,6 +1,7 @@
 package class
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -30,17 +31,74 @@ func (s Shape) Wildcard() string {
 
 // Addresses returns the single IP addresses at which proxies of the shape call a service,
 // in the order of its services. Each service has its own address, else those it was
-// assigned.
+// assigned. Of the clusters of Kubernetes that have the service, the addresses of the proxy's own
+// count, else those of the first. (Istio: Service.GetAllAddressesForProxy.)
 func (s Shape) Addresses(r *rows.Service) []string {
 	var out []string
+	cluster, clusters := s.clusterOf(r), false
 	for _, service := range r.Services {
-		if ip, err := netip.ParseAddr(service.Address); err == nil && !ip.IsUnspecified() {
+		switch {
+		case len(service.ClusterVIPs) > 0:
+			if !clusters {
+				out, clusters = append(out, s.ofFamily(cluster.ClusterVIPs)...), true
+			}
+		case hasAddress(service):
 			out = append(out, service.Address)
-			continue
+		default:
+			out = append(out, s.assigned(service)...)
 		}
-		out = append(out, s.assigned(service)...)
 	}
 	return distinct(out)
+}
+
+// clusterOf returns the service whose addresses in a cluster the proxy uses, nil if the service has
+// none in any.
+func (s Shape) clusterOf(r *rows.Service) *discovery.Service {
+	var first *discovery.Service
+	for _, service := range r.Services {
+		switch {
+		case len(service.ClusterVIPs) == 0:
+		case len(service.ClusterVIPs[s.Cluster]) > 0:
+			return service
+		case first == nil:
+			first = service
+		}
+	}
+	return first
+}
+
+// ofFamily returns the addresses of one cluster that are of the shape's IP families: those of its
+// own cluster, else of the first by name.
+func (s Shape) ofFamily(vips map[string][]string) []string {
+	of, ok := vips[s.Cluster]
+	if !ok {
+		of = vips[slices.Min(slices.Collect(maps.Keys(vips)))]
+	}
+	var out []string
+	for _, a := range of {
+		if ip, err := netip.ParseAddr(a); err == nil && (ip.Unmap().Is4() && s.IPv4 || !ip.Unmap().Is4() && s.IPv6) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// AllAddresses returns all single IP addresses of a service, whoever calls it there.
+func AllAddresses(r *rows.Service) []string {
+	any := Shape{IPv4: true, IPv6: true}
+	out := any.Addresses(r)
+	for _, service := range r.Services {
+		for _, cluster := range slices.Sorted(maps.Keys(service.ClusterVIPs)) {
+			out = append(out, service.ClusterVIPs[cluster]...)
+		}
+	}
+	return distinct(out)
+}
+
+// hasAddress says whether a service has a single IP address of its own.
+func hasAddress(service *discovery.Service) bool {
+	ip, err := netip.ParseAddr(service.Address)
+	return err == nil && !ip.IsUnspecified()
 }
 
 // Assigned returns the part of Addresses that the service was assigned.

@@ -9,9 +9,6 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh/class"
 )
 
-// anyFamily is the shape of proxies that use addresses of both families.
-var anyFamily = class.Shape{IPv4: true, IPv6: true}
-
 // Addresses returns the keys of all addresses of a host, over its namespaces.
 func (r *Host) Addresses() []string {
 	if r == nil {
@@ -19,7 +16,7 @@ func (r *Host) Addresses() []string {
 	}
 	var out []string
 	for _, row := range r.Services {
-		for _, address := range anyFamily.Addresses(row) {
+		for _, address := range class.AllAddresses(row) {
 			out = append(out, AddressKey(address))
 		}
 	}

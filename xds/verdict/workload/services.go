@@ -13,8 +13,9 @@ import (
 // takeMutualTLS is how endpoints of a registry without objects say that they take mutual TLS, and
 // that they do not.
 var takeMutualTLS = map[discovery.Provider][2]string{
-	discovery.Consul: {"the metadata portolan-tls-mode: istio and portolan-service-account", "the metadata portolan-tls-mode: disabled"},
-	discovery.File:   {"the labels security.istio.io/tlsMode: istio and portolan_service_account", "the label security.istio.io/tlsMode: disabled"},
+	discovery.Consul:     {"the metadata portolan-tls-mode: istio and portolan-service-account", "the metadata portolan-tls-mode: disabled"},
+	discovery.Kubernetes: {"the label security.istio.io/tlsMode: istio to the pod", "the label security.istio.io/tlsMode: disabled"},
+	discovery.File:       {"the labels security.istio.io/tlsMode: istio and portolan_service_account", "the label security.istio.io/tlsMode: disabled"},
 }
 
 // OfRegistry says whether the endpoints of a shard have no object that verdicts could be on.

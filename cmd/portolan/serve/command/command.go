@@ -33,6 +33,7 @@ type serveFlags struct {
 	embedded   embeddedStore
 	external   externalStore
 	consul     consulRegistry
+	kube       kubeServices
 	endpoints  endpointFiles
 	sources    sourceFlags
 	backup     backupFlags
@@ -135,6 +136,7 @@ A second signal ends the server at once.`,
 	help.Under(f, "Configuration and services from elsewhere", func() {
 		o.sources.register(f)
 		o.consul.register(f)
+		o.kube.register(f)
 		o.endpoints.register(f)
 	})
 	help.Under(f, "Proxies", func() { o.xds.register(f) })
@@ -175,6 +177,7 @@ func (o *serveFlags) validate(given func(flag string) bool, add addFault) {
 	o.xds.validate(add)
 	o.memory.validate(add)
 	o.consul.validate(given, add)
+	o.kube.validate(given, add)
 	o.endpoints.validate(given, add)
 	o.sources.validate(add)
 	if o.newStore && len(o.external.endpoints) == 0 && hasStore(o.embedded.dataDir) {
@@ -263,6 +266,7 @@ func (o *serveFlags) options(version string, logger *slog.Logger) (serve.Options
 	o.backup.apply(&options)
 	o.addresses.apply(&options)
 	o.consul.apply(&options)
+	o.kube.apply(&options)
 	o.endpoints.apply(&options)
 	o.sources.apply(&options)
 	o.xds.apply(&options)

@@ -1,0 +1,328 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	kubeschema "k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/cache/kube/cluster"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/storage/retry"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+// The defaults of Options.
+const (
+	DefaultDiscover = 10 * time.Second
+	recallRetry     = time.Second
+)
+
+// Options configure a Cache. Cluster and Worker are required.
+type Options struct {
+	// Cluster is the connection, which the cache alone uses: see cluster.Cluster.Share.
+	Cluster *cluster.Cluster
+	// Worker runs the handlers.
+	Worker *cache.Worker
+	// Schemas are the kinds of the cache. It reads those of Istio's API from the cluster.
+	Schemas schema.Set
+	// Domain is the domain of all objects (config.Meta).
+	Domain string
+	// AcceptUnserved accepts objects with security settings that are not served yet. They
+	// have no effect.
+	AcceptUnserved bool
+	// Discover is how often the cache looks for definitions that appear and go; 0 is
+	// DefaultDiscover.
+	Discover time.Duration
+	// Recall returns the objects that the cluster last had, for a start while it is away.
+	// It is called again while it fails; nil is for none.
+	Recall func(context.Context) ([]*config.Config, error)
+	// HistoryMemory is passed to cache.FeedOptions.
+	HistoryMemory int64
+	// Log gets messages; it may be nil.
+	Log *slog.Logger
+}
+
+// Cache is a read-only cache.ConfigStoreCache of the objects of a cluster.
+type Cache struct {
+	*cache.Feed
+	o     Options
+	kinds []*schema.Schema // those that the cache reads, in the order of the schemas
+	lacks []string         // the kinds that the cluster does not have; only discover uses it
+
+	mu      sync.Mutex // guards the fields below, and publishing
+	configs pmap.Map[*config.Config]
+	// pending are the kinds that the first snapshot still waits for.
+	pending map[config.GroupVersionKind]bool
+	// listed are the kinds with at least one list.
+	listed   map[config.GroupVersionKind]bool
+	revision int64
+	// fault is why the cluster's kinds are not known; nil if they are.
+	fault error
+	since time.Time // of fault
+	// resources are those being followed, by kind.
+	resources map[config.GroupVersionKind]kubeschema.GroupVersionResource
+	// writing is why statuses are not written; nil if they are, or nobody writes them.
+	writing *cache.Problem
+}
+
+var _ cache.ConfigStoreCache = (*Cache)(nil)
+
+// errNotYet is the state of a cache that has had no answer.
+var errNotYet = errors.New("the cluster has not answered yet")
+
+// New returns a cache that waits for Run.
+func New(o Options) *Cache {
+	o.Discover = cmp.Or(o.Discover, DefaultDiscover)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	c := &Cache{
+		Feed: cache.NewFeed(cache.FeedOptions{Worker: o.Worker, Schemas: o.Schemas, HistoryMemory: o.HistoryMemory}),
+		o:    o, pending: map[config.GroupVersionKind]bool{}, listed: map[config.GroupVersionKind]bool{}, resources: map[config.GroupVersionKind]kubeschema.GroupVersionResource{},
+		fault: errNotYet, since: time.Now(),
+	}
+	for _, kind := range o.Schemas.All() {
+		if !kind.Internal && strings.HasSuffix(kind.Group, ".istio.io") {
+			c.kinds = append(c.kinds, kind)
+			c.pending[kind.GroupVersionKind] = true
+		}
+	}
+	return c
+}
+
+// Run follows the cluster until ctx ends, and then returns nil.
+func (c *Cache) Run(ctx context.Context) error {
+	if err := c.Seal(); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	if c.o.Recall != nil {
+		group.Go(func() error { return c.recall(ctx) })
+	}
+	group.Go(func() error { return c.discover(ctx) })
+	return group.Wait()
+}
+
+// recall publishes what the cluster last had, unless it answers first.
+func (c *Cache) recall(ctx context.Context) error {
+	for {
+		objects, err := c.o.Recall(ctx)
+		if err == nil {
+			c.remember(objects)
+			return nil
+		}
+		if retry.Sleep(ctx, recallRetry) != nil || c.Snapshot() != nil {
+			return nil
+		}
+	}
+}
+
+func (c *Cache) remember(objects []*config.Config) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(objects) == 0 || c.Snapshot() != nil {
+		return
+	}
+	for _, object := range objects {
+		kind := c.o.Schemas.Kind(object.GroupVersionKind)
+		if path := object.Key().Path(); kind != nil && !c.listed[kind.GroupVersionKind] && c.configs.Value(path) == nil {
+			c.configs = c.configs.Set(path, object)
+		}
+	}
+	c.o.Log.Info("the objects that a cluster last had are served", "cluster", c.o.Cluster.Name(), "objects", len(objects))
+	c.publish()
+}
+
+// publish publishes the objects. The caller holds mu.
+func (c *Cache) publish() {
+	if was := c.Snapshot(); was != nil && was.Configs() == c.configs { // nothing differs
+		return
+	}
+	c.revision++
+	c.Publish(c.Snapshot().Next(c.revision, cache.Content{Configs: c.configs}))
+}
+
+// settled notes that the first snapshot need not wait for a kind any more. The caller
+// holds mu.
+func (c *Cache) settled(kind *schema.Schema) {
+	delete(c.pending, kind.GroupVersionKind)
+	if len(c.pending) == 0 {
+		c.publish()
+	}
+}
+
+// handle takes a batch of a kind. begun says that it is the first one of a Follow, which
+// has all objects.
+func (c *Cache) handle(kind *schema.Schema, b cluster.Batch[*config.Config], begun bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if begun {
+		c.drop(kind, namesOf(b))
+	}
+	for _, change := range b.Changes {
+		path := config.Key{Kind: kind.GroupVersionKind, Namespace: change.Name.Namespace, Name: change.Name.Name}.Path()
+		was := c.configs.Value(path)
+		switch {
+		case !change.HasNew && was != nil:
+			c.configs = c.configs.Delete(path)
+		case change.HasNew && !same(was, change.New):
+			c.configs = c.configs.Set(path, change.New)
+		}
+	}
+	if b.Listed {
+		c.listed[kind.GroupVersionKind] = true
+		delete(c.pending, kind.GroupVersionKind)
+	}
+	if len(c.pending) == 0 {
+		c.publish()
+	}
+}
+
+// same says whether an object is as before. Its status is not a part of it.
+func same(was, is *config.Config) bool {
+	return was != nil && was.ResourceVersion == is.ResourceVersion && was.UID == is.UID
+}
+
+// namesOf returns the names of all objects in a first list, those with a fault included.
+func namesOf(b cluster.Batch[*config.Config]) map[types.NamespacedName]bool {
+	out := make(map[types.NamespacedName]bool, len(b.Changes)+len(b.Refused))
+	for _, change := range b.Changes {
+		out[change.Name] = true
+	}
+	for _, name := range b.Refused {
+		out[name] = true
+	}
+	return out
+}
+
+// drop removes the objects of a kind but some. The caller holds mu.
+func (c *Cache) drop(kind *schema.Schema, but map[types.NamespacedName]bool) {
+	prefix := config.KindPath(kind.GroupVersionKind)
+	var gone []string
+	for path, object := range c.configs.From(prefix) {
+		if !strings.HasPrefix(path, prefix) {
+			break
+		}
+		if !but[types.NamespacedName{Namespace: object.Namespace, Name: object.Name}] {
+			gone = append(gone, path)
+		}
+	}
+	for _, path := range gone {
+		c.configs = c.configs.Delete(path)
+	}
+}
+
+// setState takes why a kind is not followed. Without a right to a kind, or its definition,
+// the others are served.
+func (c *Cache) setState(kind *schema.Schema, err error) {
+	if errors.Is(err, cluster.ErrDenied) || errors.Is(err, cluster.ErrAbsent) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.settled(kind)
+	}
+}
+
+func (c *Cache) setFault(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if (err == nil) != (c.fault == nil) {
+		c.since = time.Now()
+	}
+	c.fault = err
+}
+
+// Problems returns the problems of objects, in the order of their names, and last why
+// statuses are not written.
+func (c *Cache) Problems() []cache.Problem {
+	out := c.o.Cluster.Problems()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.writing != nil {
+		out = append(out, *c.writing)
+	}
+	return out
+}
+
+// setWriting takes why statuses are not written, nil if they are.
+func (c *Cache) setWriting(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	was := c.writing
+	switch {
+	case err == nil:
+		c.writing = nil
+	case was == nil || was.Message != "statuses are not written: "+err.Error():
+		c.writing = &cache.Problem{Where: "cluster " + c.o.Cluster.Name(), Message: "statuses are not written: " + err.Error(), Since: time.Now(), Warning: true}
+		c.o.Log.Warn("statuses of objects of a cluster are not written", "cluster", c.o.Cluster.Name(), "err", err)
+	}
+}
+
+// setResource notes in which version a kind is followed; the zero value is none.
+func (c *Cache) setResource(kind *schema.Schema, resource kubeschema.GroupVersionResource) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.resources[kind.GroupVersionKind] = resource
+}
+
+// resourceOf returns the resource of a kind in any version; false if the kind is not followed.
+func (c *Cache) resourceOf(kind config.GroupVersionKind) (kubeschema.GroupVersionResource, bool) {
+	known := c.o.Schemas.Kind(kind)
+	if known == nil {
+		return kubeschema.GroupVersionResource{}, false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	resource := c.resources[known.GroupVersionKind]
+	return resource, resource.Version != ""
+}
+
+// Degraded says why the content may be old, nil if it is not: each reason once. Faults of
+// objects do not count: Problems has them.
+func (c *Cache) Degraded() error {
+	c.mu.Lock()
+	fault, since := c.fault, c.since
+	c.mu.Unlock()
+	followed := c.o.Cluster.Degraded()
+	switch {
+	case fault == nil:
+		return followed
+	case followed != nil && strings.Contains(followed.Error(), fault.Error()):
+		return followed
+	case followed != nil:
+		return fmt.Errorf("since %s: %w; %w", since.UTC().Format(time.RFC3339), fault, followed)
+	}
+	return fmt.Errorf("since %s: %w", since.UTC().Format(time.RFC3339), fault)
+}
+
+// Whole says whether everything in the cluster is served: it is followed, and no object
+// has a fault.
+func (c *Cache) Whole() bool { return c.Degraded() == nil && len(c.o.Cluster.Problems()) == 0 }
+
+// Confirmed says whether the newest snapshot is what the cluster has, as far as known: it
+// is followed, and every kind was listed.
+func (c *Cache) Confirmed() bool {
+	c.mu.Lock()
+	waiting := len(c.pending)
+	c.mu.Unlock()
+	return waiting == 0 && c.Snapshot() != nil && c.Degraded() == nil
+}
+
+// Place returns where an object is in the cluster, for users.
+func (c *Cache) Place(key config.Key) string {
+	kind := c.o.Schemas.Kind(key.Kind)
+	if kind == nil || c.Snapshot().Get(key) == nil {
+		return ""
+	}
+	return fmt.Sprintf("where kubectl has it as -n %s %s.%s %s", key.Namespace, kind.Plural, kind.Group, key.Name)
+}

@@ -1,0 +1,212 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// Object is an object of a cluster: one of k8s.io/api, or *unstructured.Unstructured.
+type Object interface {
+	runtime.Object
+	metav1.Object
+}
+
+// item is what is kept of an object. As a runtime.Object it passes through a Reflector,
+// so that this never holds more of an object than the value.
+type item[T any] struct {
+	metav1.ObjectMeta // its name, version, uid; of bookmarks the annotations
+	value             T
+	// has says that there is a value; otherwise fault says why there is none.
+	has   bool
+	fault error
+}
+
+// GetObjectKind implements runtime.Object.
+func (i *item[T]) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
+// DeepCopyObject implements runtime.Object. Items are never modified.
+func (i *item[T]) DeepCopyObject() runtime.Object { return i }
+
+func (i *item[T]) name() types.NamespacedName {
+	return types.NamespacedName{Namespace: i.Namespace, Name: i.Name}
+}
+
+// itemList is a list of items.
+type itemList[T any] struct {
+	metav1.ListMeta
+	Items []*item[T]
+}
+
+// GetObjectKind implements runtime.Object.
+func (l *itemList[T]) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
+// DeepCopyObject implements runtime.Object. Lists are never modified.
+func (l *itemList[T]) DeepCopyObject() runtime.Object { return l }
+
+// lister is the source of a Reflector.
+type lister[T any] struct {
+	link    *link
+	state   *state
+	convert func(Object) (T, error)
+	lists   sync.WaitGroup // a Reflector does not wait for its list once it has ended
+}
+
+// List implements cache.ListerWatcher.
+func (l *lister[T]) List(metav1.ListOptions) (runtime.Object, error) {
+	panic("cluster: a Reflector lists with a context")
+}
+
+// Watch implements cache.ListerWatcher.
+func (l *lister[T]) Watch(metav1.ListOptions) (watch.Interface, error) {
+	panic("cluster: a Reflector watches with a context")
+}
+
+// ListWithContext implements cache.ListerWatcherWithContext.
+func (l *lister[T]) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	l.lists.Add(1)
+	defer l.lists.Done()
+	ctx, cancel := context.WithTimeoutCause(ctx, l.link.o.Timeout, l.link.late())
+	defer cancel()
+	list, err := l.state.target.list(ctx, l.link.current(), o)
+	if err != nil {
+		l.state.lost(ctx, "list", err)
+		return nil, err
+	}
+	from, err := meta.ListAccessor(list)
+	if err != nil {
+		return nil, err
+	}
+	out := &itemList[T]{ListMeta: metav1.ListMeta{
+		ResourceVersion: from.GetResourceVersion(), Continue: from.GetContinue(), RemainingItemCount: from.GetRemainingItemCount(),
+	}}
+	err = meta.EachListItem(list, func(o runtime.Object) error {
+		if object, ok := o.(Object); ok {
+			out.Items = append(out.Items, l.item(object))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	l.state.answered("list")
+	return out, nil
+}
+
+// WatchWithContext implements cache.ListerWatcherWithContext.
+func (l *lister[T]) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	if l.link.o.WatchFor > 0 {
+		seconds := int64(l.link.o.WatchFor / time.Second)
+		o.TimeoutSeconds = &seconds
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	late := time.AfterFunc(l.link.o.Timeout, func() { cancel(l.link.late()) })
+	in, err := l.state.target.watch(ctx, l.link.current(), o)
+	late.Stop()
+	streamed := o.SendInitialEvents != nil && *o.SendInitialEvents
+	if err != nil {
+		if !streamed || !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) { // otherwise a server without such watches: a list follows
+			l.state.lost(ctx, "watch", err)
+		}
+		cancel(nil)
+		return nil, err
+	}
+	l.state.answered("watch")
+	w := &itemWatch{in: in, out: make(chan watch.Event), cancel: func() { cancel(nil) }, ended: make(chan struct{})}
+	if streamed {
+		w.limit = l.link.o.Timeout
+	}
+	go w.run(ctx.Done(), func(o runtime.Object) runtime.Object {
+		if object, ok := o.(Object); ok {
+			return l.item(object)
+		}
+		return o // a Status
+	})
+	return w, nil
+}
+
+// late is the reason of a request that was not answered in time.
+func (l *link) late() error { return fmt.Errorf("no answer within %s", l.o.Timeout) }
+
+// item converts an object.
+func (l *lister[T]) item(o Object) *item[T] {
+	out := &item[T]{ObjectMeta: metav1.ObjectMeta{
+		Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion(),
+	}}
+	if end := o.GetAnnotations()[metav1.InitialEventsAnnotationKey]; end != "" && o.GetName() == "" {
+		out.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: end}
+	}
+	if o.GetName() == "" {
+		return out // a bookmark
+	}
+	o.SetManagedFields(nil)
+	if out.value, out.fault = l.convert(o); out.fault == nil {
+		out.has = true
+	}
+	return out
+}
+
+// itemWatch is a watch whose events have items.
+type itemWatch struct {
+	in     watch.Interface
+	out    chan watch.Event
+	cancel func()
+	ended  chan struct{}
+	// limit bounds the wait for the next event of a first list; 0 is no bound.
+	limit time.Duration
+}
+
+// ResultChan implements watch.Interface.
+func (w *itemWatch) ResultChan() <-chan watch.Event { return w.out }
+
+// Stop implements watch.Interface. It waits for the goroutine of the watch.
+func (w *itemWatch) Stop() {
+	w.cancel()
+	<-w.ended
+}
+
+// run passes the events on until the watch ends or done is closed.
+func (w *itemWatch) run(done <-chan struct{}, item func(runtime.Object) runtime.Object) {
+	defer close(w.ended)
+	defer close(w.out)
+	defer w.in.Stop()
+	var idle <-chan time.Time
+	timer := time.NewTimer(w.limit)
+	defer timer.Stop()
+	if w.limit > 0 {
+		idle = timer.C
+	}
+	for {
+		var event watch.Event
+		var ok bool
+		select {
+		case <-done:
+			return
+		case <-idle:
+			return
+		case event, ok = <-w.in.ResultChan():
+		}
+		if !ok {
+			return
+		}
+		event.Object = item(event.Object)
+		timer.Reset(w.limit)
+		if event.Type == watch.Bookmark {
+			idle = nil
+		}
+		select {
+		case <-done:
+			return
+		case w.out <- event:
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package kube
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/portolan-mesh/portolan/cache/kube/cluster"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+// lastApplied is where kubectl keeps the whole object a second time.
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
+// decoder makes objects of a kind. The result depends neither on other objects nor on the
+// past.
+type decoder struct {
+	kind           *schema.Schema
+	schemas        schema.Set
+	domain         string
+	acceptUnserved bool
+}
+
+// decode makes the object that is served of one of the cluster. Its error has all faults.
+func (d decoder) decode(o cluster.Object) (*config.Config, error) {
+	from := o.(*unstructured.Unstructured)
+	annotations := o.GetAnnotations()
+	delete(annotations, lastApplied)
+	delete(annotations, config.SourceAnnotation)
+	created := o.GetCreationTimestamp()
+	text, err := json.Marshal(map[string]any{
+		"apiVersion": from.GetAPIVersion(), "kind": from.GetKind(), "spec": specOf(from),
+		"metadata": map[string]any{
+			"name": o.GetName(), "namespace": o.GetNamespace(), "labels": o.GetLabels(), "annotations": annotations,
+			"creationTimestamp": created.UTC().Format("2006-01-02T15:04:05Z"), "uid": string(o.GetUID()), "generation": o.GetGeneration(),
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	object, err := config.FromJSON(text, d.schemas.Type)
+	if err != nil {
+		return nil, joined(config.Faults(err))
+	}
+	if err := d.check(object); err != nil {
+		return nil, err
+	}
+	object.Domain = d.domain
+	return object, Stamp(object)
+}
+
+// specOf returns the spec, an empty one if there is none.
+func specOf(o *unstructured.Unstructured) any {
+	if spec := o.Object["spec"]; spec != nil {
+		return spec
+	}
+	return map[string]any{}
+}
+
+func (d decoder) check(object *config.Config) error {
+	_, err := d.kind.Validate(object)
+	if faults := config.Faults(err); len(faults) > 0 {
+		return joined(faults)
+	}
+	if d.acceptUnserved {
+		return nil
+	}
+	var faults []error
+	for _, f := range d.kind.UnservedSecurity(object) {
+		faults = append(faults, errors.New(f.Error()+" (a server with --accept-unserved takes it, without effect)"))
+	}
+	return joined(faults)
+}
+
+// Stamp sets the version, which follows from the content: so a status that somebody
+// writes is no change, and the versions are the same on all servers. It is text that is
+// not a number, so nobody takes it for a revision of the store.
+func Stamp(object *config.Config) error {
+	object.ResourceVersion, object.Status = "", nil
+	text, err := config.ToJSON(object, "")
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(text)
+	object.ResourceVersion = "k" + hex.EncodeToString(sum[:10])
+	return nil
+}
+
+// joined makes one error of several, nil of none.
+func joined(all []error) error {
+	if len(all) == 0 {
+		return nil
+	}
+	var texts []string
+	for _, err := range all {
+		texts = append(texts, strings.ReplaceAll(err.Error(), "\u00a0", " ")) // as protobuf writes them
+	}
+	return errors.New(strings.Join(texts, "; "))
+}

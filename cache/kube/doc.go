@@ -1,0 +1,16 @@
+// Package kube is the read-only cache of the Istio objects of a cluster of Kubernetes.
+//
+//	discovery (which kinds, which version) -> cluster.Follow of each kind
+//	  -> decode -> Cache.handle -> Feed.Publish
+//
+// A kind is read in the newest version that the cluster serves. A kind whose definition
+// appears or goes later is followed. The first snapshot waits until every kind was
+// listed, or the account has no right to it.
+//
+// A fault removes nothing. An object that cannot be decoded, or that the cluster accepts
+// and Portolan does not, keeps its last good content, and Cache.Problems has it. While
+// the cluster is away its last objects are served, and Cache.Degraded says so. At a start
+// these are the objects that Options.Recall returns.
+//
+// StatusWriter writes what became of the objects into their statuses in the cluster.
+package kube

@@ -1,0 +1,131 @@
+package kube
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	kubeschema "k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/portolan-mesh/portolan/cache/kube/cluster"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/retry"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+// following is a kind that is being followed.
+type following struct {
+	resource kubeschema.GroupVersionResource
+	stop     func() // waits until it has ended
+}
+
+// discover follows the kinds that the cluster serves, until ctx ends.
+func (c *Cache) discover(ctx context.Context) error {
+	var groups []string
+	for _, kind := range c.kinds {
+		if !slices.Contains(groups, kind.Group) {
+			groups = append(groups, kind.Group)
+		}
+	}
+	now := map[config.GroupVersionKind]*following{}
+	defer func() {
+		for _, f := range now {
+			f.stop()
+		}
+	}()
+	wait := retry.New(c.o.Discover/20, c.o.Discover)
+	for {
+		served, err := c.o.Cluster.Served(ctx, groups)
+		if ctx.Err() != nil {
+			return nil
+		}
+		c.setFault(err)
+		pause := c.o.Discover
+		if err == nil {
+			c.followServed(ctx, served, now)
+			wait.Reset()
+		} else {
+			pause = wait.Next()
+		}
+		if retry.Sleep(ctx, pause) != nil {
+			return nil
+		}
+	}
+}
+
+// followServed starts and ends following, so that each kind is followed in the newest
+// version that the cluster serves.
+func (c *Cache) followServed(ctx context.Context, served []kubeschema.GroupVersionResource, now map[config.GroupVersionKind]*following) {
+	var lacks []string
+	for _, kind := range c.kinds {
+		was, want := now[kind.GroupVersionKind], newest(kind, served)
+		switch {
+		case was == nil && want.Version == "":
+			lacks = append(lacks, kind.Kind)
+			c.absent(kind)
+		case was != nil && want == was.resource:
+		case was != nil && !c.o.Cluster.Absent(ctx, was.resource): // it lists less than it has, as at its start
+		default:
+			if was != nil {
+				was.stop()
+				delete(now, kind.GroupVersionKind)
+			}
+			c.setResource(kind, want)
+			if want.Version == "" {
+				lacks = append(lacks, kind.Kind)
+				c.absent(kind)
+				continue
+			}
+			now[kind.GroupVersionKind] = c.follow(ctx, kind, want)
+		}
+	}
+	if !slices.Equal(lacks, c.lacks) && len(lacks) > 0 {
+		c.o.Log.Warn("a cluster does not have some kinds: they are followed once it has", "cluster", c.o.Cluster.Name(), "kinds", lacks)
+	}
+	c.lacks = lacks
+}
+
+// newest returns the resource of a kind in the newest version that is served, the zero
+// value if there is none.
+func newest(kind *schema.Schema, served []kubeschema.GroupVersionResource) kubeschema.GroupVersionResource {
+	for _, version := range kind.Versions {
+		r := kubeschema.GroupVersionResource{Group: kind.Group, Version: version, Resource: kind.Plural}
+		if slices.Contains(served, r) {
+			return r
+		}
+	}
+	return kubeschema.GroupVersionResource{}
+}
+
+// absent takes that a cluster does not have a kind.
+func (c *Cache) absent(kind *schema.Schema) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.drop(kind, nil)
+	delete(c.pending, kind.GroupVersionKind)
+	if len(c.pending) == 0 {
+		c.publish()
+	}
+}
+
+// follow follows a kind in one version.
+func (c *Cache) follow(ctx context.Context, kind *schema.Schema, resource kubeschema.GroupVersionResource) *following {
+	ctx, cancel := context.WithCancel(ctx)
+	begun := false
+	decode := decoder{kind, c.o.Schemas, c.o.Domain, c.o.AcceptUnserved}
+	var running sync.WaitGroup
+	running.Go(func() {
+		_ = cluster.Follow(ctx, c.o.Cluster, cluster.Following[*config.Config]{ // it fails only by a wrong selector
+			Resource: resource, Kind: kind.Kind, Convert: decode.decode,
+			Handle: func(b cluster.Batch[*config.Config]) {
+				c.handle(kind, b, !begun)
+				begun = true
+			},
+			State: func(err error) { c.setState(kind, err) },
+		})
+	})
+	return &following{resource, func() {
+		cancel()
+		running.Wait()
+	}}
+}

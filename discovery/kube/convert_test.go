@@ -1,0 +1,118 @@
+package kube_test
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/kube"
+)
+
+// TestServices: what each sort of Service becomes.
+func TestServices(t *testing.T) {
+	t.Parallel()
+	local, distribution := corev1.ServiceInternalTrafficPolicyLocal, "PreferSameZone"
+	a := newAPI(t)
+	for name, edit := range map[string]func(*corev1.Service){
+		"headless": func(s *corev1.Service) { s.Spec.ClusterIP = corev1.ClusterIPNone },
+		"dual": func(s *corev1.Service) {
+			s.Spec.ClusterIP, s.Spec.ClusterIPs = "10.96.0.7", []string{"10.96.0.7", "fd00::7"}
+		},
+		"external": func(s *corev1.Service) {
+			s.Spec.Type, s.Spec.ClusterIP, s.Spec.ExternalName, s.Spec.Selector = corev1.ServiceTypeExternalName, "", "DB.example.", nil
+		},
+		"reached": func(s *corev1.Service) {
+			s.Spec.ExternalIPs = []string{"192.0.2.1"}
+			s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.2"}, {Hostname: "lb.example"}}
+		},
+		"private": func(s *corev1.Service) {
+			s.Annotations = map[string]string{"networking.istio.io/exportTo": "., other"}
+		},
+		"odd": func(s *corev1.Service) {
+			s.Spec.InternalTrafficPolicy, s.Spec.TrafficDistribution = &local, &distribution
+			s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: "sctp", Port: 81, Protocol: corev1.ProtocolSCTP}, corev1.ServicePort{Name: "dns", Port: 53, Protocol: corev1.ProtocolUDP})
+		},
+	} {
+		a.put(newService("shop", name, edit))
+	}
+	r := newRig(t, kube.Options{})
+	one, _ := r.follow(a, "east")
+	got := map[string]string{}
+	for _, s := range one.Services() {
+		got[s.Attributes.Name] = fmt.Sprintf("%s %v %s external=%v %v exportTo=%v ports=%d", s.Address, s.ClusterVIPs, s.Resolution, s.MeshExternal, s.Attributes.ClusterExternalAddresses, s.Attributes.ExportTo, len(s.Ports))
+	}
+	expect(t, got, map[string]string{
+		"headless": "0.0.0.0 map[] Passthrough external=false map[] exportTo=[] ports=1",
+		"dual":     "10.96.0.7 map[east:[10.96.0.7 fd00::7]] ClientSideLB external=false map[] exportTo=[] ports=1",
+		"external": "0.0.0.0 map[] DNSLB external=true map[] exportTo=[] ports=1",
+		"reached":  "10.96.0.1 map[east:[10.96.0.1]] ClientSideLB external=false map[east:[192.0.2.1 192.0.2.2]] exportTo=[] ports=1",
+		"private":  "10.96.0.1 map[east:[10.96.0.1]] ClientSideLB external=false map[] exportTo=[other shop] ports=1",
+		"odd":      "10.96.0.1 map[east:[10.96.0.1]] ClientSideLB external=false map[] exportTo=[] ports=2",
+	})
+	expect(t, r.endpoints("shop", "external.shop.svc.cluster.local"), []string{"http=db.example:80"})
+	expect(t, r.clusters.Status()[0].Flaws, []kube.Flaw{
+		{Object: "Service shop/odd", Reason: "port 81 is of SCTP, which no proxy serves: left out"},
+		{Object: "Service shop/odd", Reason: "internalTrafficPolicy Local has no effect: proxies use the endpoints of all nodes"},
+		{Object: "Service shop/odd", Reason: "trafficDistribution has no effect: set localityLbSetting in a DestinationRule"},
+	})
+}
+
+// TestProtocols: what a port says of its protocol.
+func TestProtocols(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	var ports []corev1.ServicePort
+	var want []discovery.Protocol
+	for _, c := range []struct {
+		name, app string
+		number    int32
+		want      discovery.Protocol
+	}{
+		{"http", "", 80, discovery.HTTP},
+		{"http2-api", "", 81, discovery.HTTP2},
+		{"grpc-web-api", "", 82, discovery.GRPCWeb},
+		{"grpc-web", "", 83, discovery.GRPCWeb},
+		{"grpc-api", "", 84, discovery.GRPC},
+		{"web", "", 85, discovery.Unsupported},
+		{"db", "", 3306, discovery.TCP},
+		{"mysql-db", "", 3307, discovery.MySQL},
+		{"http-a", "tcp", 86, discovery.TCP},
+		{"tcp-a", "kubernetes.io/h2c", 87, discovery.HTTP2},
+		{"tcp-b", "kubernetes.io/wss", 88, discovery.HTTPS},
+		{"http-b", "example.com/own", 89, discovery.Unsupported},
+	} {
+		p := corev1.ServicePort{Name: c.name, Port: c.number}
+		if c.app != "" {
+			p.AppProtocol = &c.app
+		}
+		ports, want = append(ports, p), append(want, c.want)
+	}
+	a.put(newService("shop", "web", func(s *corev1.Service) { s.Spec.Ports = ports }))
+	r := newRig(t, kube.Options{})
+	one, _ := r.follow(a, "east")
+	var got []discovery.Protocol
+	for _, p := range one.GetService(webHost).Ports {
+		got = append(got, p.Protocol)
+	}
+	expect(t, got, want)
+}
+
+// TestWhatIsNoEndpoint: pods that have ended or have no address are known to nobody, and slices of
+// no Service make none.
+func TestWhatIsNoEndpoint(t *testing.T) {
+	t.Parallel()
+	a, _, _, slice := shop(t)
+	ended := newPod("shop", "ended", "10.0.0.9", map[string]string{"app": "web"})
+	ended.Status.Phase = corev1.PodSucceeded
+	pending := newPod("shop", "pending", "", map[string]string{"app": "web"})
+	stray := slice.DeepCopy()
+	stray.ObjectMeta = metav1.ObjectMeta{Namespace: "shop", Name: "stray"}
+	a.put(ended, pending, stray)
+	r := newRig(t, kube.Options{})
+	r.follow(a, "east")
+	status := r.clusters.Status()[0]
+	expect(t, []int{status.Services, status.Endpoints, status.Pods}, []int{1, 2, 2})
+}

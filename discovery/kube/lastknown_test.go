@@ -1,0 +1,83 @@
+package kube_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/kube"
+	"github.com/portolan-mesh/portolan/discovery/lastknown"
+)
+
+// saved is what a registry had, as another server recalls it.
+type saved struct {
+	mu    sync.Mutex // guards fails
+	fails int
+	of    lastknown.Recalled
+}
+
+// Recall implements lastknown.Memory.
+func (s *saved) Recall(context.Context, string) (lastknown.Recalled, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fails--; s.fails >= 0 {
+		return lastknown.Recalled{}, errors.New("the store is away")
+	}
+	return s.of, nil
+}
+
+// TestLastKnown: a server that starts while a cluster is away serves what was last known, and what
+// the cluster has once it is back.
+func TestLastKnown(t *testing.T) {
+	t.Parallel()
+	a, p1, p2, slice := shop(t)
+	first := newRig(t, kube.Options{})
+	one, stop := first.follow(a, "east")
+	var known lastknown.Known
+	first.await("its content is confirmed", func() (ok bool) { known, ok = one.Known(); return ok })
+	stop()
+	memory := &saved{fails: 1, of: lastknown.Recalled{Confirmed: time.Unix(3000, 0), Items: map[string][]byte{"other/a": []byte("{}"), "pod/a": []byte("{")}}}
+	for path, item := range known.Items.All() {
+		value, err := item.Value()
+		if err != nil {
+			t.Fatal(err)
+		}
+		memory.of.Items[path] = value
+	}
+	a.goAway(true)
+	second := newRig(t, kube.Options{Memory: memory, Patience: time.Millisecond})
+	again, _ := second.follow(a, "east")
+	second.has("http=10.0.0.1:8080", "http=10.0.0.2:8080")
+	expect(t, second.xds.Rows(), first.xds.Rows())
+	if s := again.SourceStatuses()[0]; s.State != discovery.SourceLastKnown || !s.AsOf.Equal(memory.of.Confirmed) {
+		t.Errorf("its status is %+v", s)
+	}
+	if _, ok := again.Known(); ok {
+		t.Error("what the cluster has not confirmed would be saved")
+	}
+	slice.Endpoints = slice.Endpoints[1:]
+	a.put(slice)
+	a.drop(p1, p2)
+	a.put(p2)
+	a.goAway(false)
+	second.has("http=10.0.0.2:8080")
+	second.await("it is live", func() bool { return again.SourceStatuses()[0].State == discovery.SourceLive })
+	expect(t, second.clusters.Status()[0].Pods, 1)
+}
+
+// TestNothingKnown: a server does not wait longer than its patience for a cluster of which nothing
+// is known.
+func TestNothingKnown(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	a.goAway(true)
+	r := newRig(t, kube.Options{FirstPatience: time.Millisecond})
+	one, _ := r.follow(a, "east")
+	expect(t, one.SourceStatuses()[0].State, discovery.SourceSyncing)
+	if one.Degraded() == nil || one.Ready() != nil {
+		t.Errorf("ready %v, degraded %v", one.Ready(), one.Degraded())
+	}
+}

@@ -1,0 +1,218 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/cache/kube/cluster"
+	"github.com/portolan-mesh/portolan/discovery"
+)
+
+// Registry is the registry of one cluster. Its queries may be called from any goroutine. The worker
+// calls service handlers after it has published the rows of the service, and workload handlers for
+// pods that become ready, change, or are ready no more.
+type Registry struct {
+	discovery.ServiceDiscovery // the index, for reading
+
+	clusters   *Clusters
+	place      int // among the registries of the clusters
+	convert    converter
+	connection *cluster.Cluster
+	index      *discovery.Index
+	handlers   discovery.Handlers
+	synced     atomic.Bool
+	settled    atomic.Pointer[fork] // the state at the end of the last task
+	inbox      inbox
+
+	// The fields below belong to the worker.
+
+	known known
+	marks marks
+}
+
+var _ discovery.Instance = (*Registry)(nil)
+
+// Registry returns a new registry of a cluster, which proxies name as their cluster. It reads
+// nothing before Run. The connection is its own: see cluster.Cluster.Share.
+func (c *Clusters) Registry(connection *cluster.Cluster) *Registry {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	index := &discovery.Index{}
+	r := &Registry{
+		ServiceDiscovery: index, clusters: c, place: len(c.made), connection: connection, index: index, marks: newMarks(),
+		convert: converter{cluster: connection.Name(), domain: c.o.Domain, trustDomain: c.o.TrustDomain},
+	}
+	c.made = append(slices.Clone(c.made), r)
+	for _, f := range c.handlers {
+		r.AppendWorkloadHandler(f)
+	}
+	r.inbox.pending = map[string]object{}
+	r.publishState()
+	return r
+}
+
+// Provider implements discovery.Instance.
+func (r *Registry) Provider() discovery.Provider { return discovery.Kubernetes }
+
+// Cluster implements discovery.Instance.
+func (r *Registry) Cluster() string { return r.convert.cluster }
+
+// AppendServiceHandler implements discovery.Controller.
+func (r *Registry) AppendServiceHandler(f discovery.ServiceHandler) {
+	r.handlers.AppendServiceHandler(f)
+}
+
+// AppendWorkloadHandler implements discovery.Controller.
+func (r *Registry) AppendWorkloadHandler(f discovery.WorkloadHandler) {
+	r.handlers.AppendWorkloadHandler(f)
+}
+
+// HasSynced returns true once the rows of all that the cluster has are published. If the cluster
+// cannot be read in time, it returns true once what was last known of it is.
+func (r *Registry) HasSynced() bool { return r.synced.Load() }
+
+// Run follows the cluster until ctx ends. While the cluster is away, all that was known stays.
+func (r *Registry) Run(ctx context.Context) error {
+	r.handlers.Close()
+	wait := r.clusters.o.FirstPatience
+	if r.restore(ctx) {
+		wait = r.clusters.o.Patience
+	}
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() {
+		patience := time.NewTimer(wait)
+		defer patience.Stop()
+		select {
+		case <-ctx.Done():
+		case <-patience.C:
+			r.inbox.endWait()
+			r.post()
+		}
+	})
+	return r.follow(ctx)
+}
+
+// inbox has what the cluster told and the worker has not taken yet. Of several changes of an object
+// it has the last, so it is no larger than the cluster.
+type inbox struct {
+	mu sync.Mutex // guards the fields below
+	// pending has the objects by path, nil for one that is gone.
+	pending map[string]object
+	// listed are the kinds whose list was told. Nothing is taken before all were: a Service without
+	// its endpoints is none.
+	listed [kinds]bool
+	taken  bool // the whole lists were taken
+	waited bool // the time to wait for the lists is over
+	// restored has the paths of the objects that were last known, until the lists are taken.
+	restored map[string]bool
+	// confirmed is when what was last known was confirmed; zero if nothing was.
+	confirmed time.Time
+}
+
+// kinds is the number of kinds that a registry follows.
+const kinds = 4
+
+func (i *inbox) put(listed int, changes map[string]object) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if listed >= 0 {
+		i.listed[listed] = true
+	}
+	maps.Copy(i.pending, changes)
+}
+
+func (i *inbox) endWait() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.waited = true
+}
+
+// take returns what waits, and whether there is an end to the wait for the first state. What was
+// last known and is in no list is gone.
+func (i *inbox) take() (changes map[string]object, settled bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if slices.Contains(i.listed[:], false) {
+		return nil, i.waited
+	}
+	if !i.taken {
+		for path := range i.restored {
+			if i.pending[path] == nil {
+				i.pending[path] = nil
+			}
+		}
+		i.taken, i.restored = true, nil
+	}
+	changes, i.pending = i.pending, map[string]object{}
+	return changes, true
+}
+
+// told takes changes of the cluster, nil for an object that is gone. The number of the kind says
+// that its whole list is among what was told; -1 says nothing.
+func (r *Registry) told(listed int, changes map[string]object) {
+	r.inbox.put(listed, changes)
+	r.post()
+}
+
+func (r *Registry) post() { r.clusters.o.Worker.Post(r, r.drain) }
+
+// drain takes what waits. It runs on the worker.
+func (r *Registry) drain() {
+	r.clusters.join(r)
+	changes, settled := r.inbox.take()
+	r.apply(changes)
+	if settled && !r.synced.Load() {
+		r.clusters.o.Worker.Then(func() { r.synced.Store(true) })
+	}
+}
+
+// apply changes what is known, in a fixed order, and calls the handlers of workloads.
+func (r *Registry) apply(changes map[string]object) {
+	for _, path := range slices.Sorted(maps.Keys(changes)) {
+		r.known.set(r.convert, path, changes[path], &r.marks)
+	}
+	for _, change := range r.marks.pods {
+		r.handlers.WorkloadChanged(cmp.Or(change.after, change.before), change.event())
+	}
+	r.marks.pods = nil
+}
+
+func (r *Registry) shard() discovery.ShardKey {
+	return discovery.ShardKey{Provider: r.Provider(), Cluster: r.Cluster()}
+}
+
+// publish publishes the rows of the marked Services, and calls their handlers.
+func (r *Registry) publish() {
+	defer r.publishState()
+	changed := 0
+	for _, key := range slices.Sorted(maps.Keys(r.marks.services)) {
+		change := r.index.Publish(r.clusters.o.XDS, r.shard(), r.known.row(r.convert, key))
+		if change.Services {
+			changed++
+		}
+		r.handlers.ServicesChanged(change)
+	}
+	clear(r.marks.services)
+	if changed > 0 {
+		r.clusters.o.XDS.ConfigUpdate(&discovery.PushRequest{
+			Full: true, Reason: map[string]int{discovery.ReasonService: changed}, Start: time.Now(),
+		})
+	}
+}
+
+func (c podChange) event() cache.Event {
+	switch {
+	case c.before == nil:
+		return cache.EventAdd
+	case c.after == nil:
+		return cache.EventDelete
+	}
+	return cache.EventUpdate
+}

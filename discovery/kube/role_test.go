@@ -1,0 +1,48 @@
+package kube_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/portolan-mesh/portolan/discovery/kube"
+)
+
+// TestTheRoleIsTheLeast: the role in the documentation allows what the registry asks for, and no
+// more.
+func TestTheRoleIsTheLeast(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/tasks/services-of-a-cluster.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(page), "    apiVersion: rbac.authorization.k8s.io/v1\n")
+	text, _, _ = strings.Cut(text, "\n\n")
+	role := &rbacv1.ClusterRole{}
+	if err := yaml.UnmarshalStrict([]byte("apiVersion: rbac.authorization.k8s.io/v1\n"+strings.ReplaceAll("\n"+text, "\n    ", "\n")), role); err != nil {
+		t.Fatal(err)
+	}
+	var allowed []string
+	for _, rule := range role.Rules {
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				for _, verb := range rule.Verbs {
+					allowed = append(allowed, strings.TrimPrefix(group+"/"+resource+" "+verb, "/"))
+				}
+			}
+		}
+	}
+	slices.Sort(allowed)
+	a, _, _, _ := shop(t)
+	newRig(t, kube.Options{}).follow(a, "east")
+	var asked []string
+	newRig(t, kube.Options{}).await("it asks for all that the role allows", func() bool {
+		asked = a.asked()
+		return len(asked) >= len(allowed)
+	})
+	expect(t, asked, allowed)
+}

@@ -1,0 +1,77 @@
+package kube
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/portolan-mesh/portolan/cache/kube/cluster"
+)
+
+// followed are the kinds that a registry follows.
+var followed = [kinds]struct {
+	resource schema.GroupVersionResource
+	kind     string
+	fields   string
+	strip    func(cluster.Object) object
+}{
+	{resource: corev1.SchemeGroupVersion.WithResource("nodes"), kind: "Node", strip: func(o cluster.Object) object {
+		return stripNode(o.(*corev1.Node))
+	}},
+	{
+		resource: corev1.SchemeGroupVersion.WithResource("pods"), kind: "Pod",
+		fields: "status.phase!=Failed,status.phase!=Succeeded", // those that have ended are not even sent
+		strip: func(o cluster.Object) object {
+			if p := stripPod(o.(*corev1.Pod)); p != nil {
+				return p
+			}
+			return nil
+		},
+	},
+	{resource: corev1.SchemeGroupVersion.WithResource("services"), kind: "Service", strip: func(o cluster.Object) object {
+		return stripService(o.(*corev1.Service))
+	}},
+	{resource: discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), kind: "EndpointSlice", strip: func(o cluster.Object) object {
+		if s := stripSlice(o.(*discoveryv1.EndpointSlice)); s != nil {
+			return s
+		}
+		return nil
+	}},
+}
+
+// follow tells the registry what the cluster has, until ctx ends.
+func (r *Registry) follow(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for n := range followed {
+		of := &followed[n]
+		group.Go(func() error {
+			return cluster.Follow(ctx, r.connection, cluster.Following[object]{
+				Resource: of.resource, Kind: of.kind, Fields: of.fields,
+				Convert: func(o cluster.Object) (object, error) { return of.strip(o), nil },
+				Handle:  func(b cluster.Batch[object]) { r.tell(n, b) },
+			})
+		})
+	}
+	return group.Wait()
+}
+
+func (r *Registry) tell(kind int, b cluster.Batch[object]) {
+	changes := make(map[string]object, len(b.Changes))
+	for _, c := range b.Changes {
+		if c.Old != nil {
+			changes[c.Old.path()] = nil
+		}
+		if c.New != nil {
+			changes[c.New.path()] = c.New
+		}
+	}
+	listed := -1
+	if b.Listed {
+		listed = kind
+	}
+	r.told(listed, changes)
+}

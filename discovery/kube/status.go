@@ -1,0 +1,150 @@
+package kube
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/portolan-mesh/portolan/discovery"
+)
+
+// Status describes the state of a cluster's registry. Its JSON form is an API.
+type Status struct {
+	Cluster string `json:"cluster"`
+	// Server is the URL of the API server.
+	Server string `json:"server"`
+	Synced bool   `json:"synced"`
+	// AsOf is when the served content was last confirmed, if the cluster was not read since the
+	// server started.
+	AsOf *time.Time `json:"asOf,omitempty"`
+	// Services, Endpoints and Pods count what is known of the cluster.
+	Services  int `json:"services"`
+	Endpoints int `json:"endpoints"`
+	Pods      int `json:"pods"`
+	// Degraded says what is wrong, empty if nothing is.
+	Degraded string `json:"degraded,omitempty"`
+	// Flaws lists what of Services is not served, and objects that cannot be read.
+	Flaws []Flaw `json:"flaws,omitempty"`
+}
+
+// Flaw is what of an object of a cluster is not served.
+type Flaw struct {
+	// Object is its kind, namespace and name: Service shop/web.
+	Object string `json:"object"`
+	Reason string `json:"reason"`
+}
+
+// Status returns the current state of the registry.
+func (r *Registry) Status() Status {
+	k := &r.settled.Load().known
+	s := Status{Cluster: r.Cluster(), Server: r.connection.Server(), Synced: r.HasSynced()}
+	for _, item := range k.objects.Prefix(servicePrefix) {
+		s.Services++
+		of, _ := item.(*service)
+		for _, reason := range of.Flaws {
+			s.Flaws = append(s.Flaws, Flaw{Object: "Service " + of.key(), Reason: reason})
+		}
+	}
+	for p := range k.built.Values() {
+		s.Endpoints += len(p.endpoints)
+	}
+	for range k.objects.Prefix(podPrefix) {
+		s.Pods++
+	}
+	for _, p := range r.connection.Problems() {
+		s.Flaws = append(s.Flaws, Flaw{Object: p.Object, Reason: p.Message})
+	}
+	if err := r.Degraded(); err != nil {
+		s.Degraded = err.Error()
+	}
+	if at, restored := r.inbox.lastKnown(); restored {
+		s.AsOf = &at
+	}
+	return s
+}
+
+// lastKnown returns when the content was confirmed, if it is still that of an earlier server.
+func (i *inbox) lastKnown() (time.Time, bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.confirmed, !i.taken && !i.confirmed.IsZero()
+}
+
+// SourceStatuses implements discovery.SourceReporter.
+func (r *Registry) SourceStatuses() []discovery.SourceStatus {
+	s := discovery.SourceStatus{Name: r.Cluster(), State: discovery.SourceLive}
+	for range r.settled.Load().known.objects.Prefix(servicePrefix) {
+		s.Services++
+	}
+	at, restored := r.inbox.lastKnown()
+	err := r.Degraded()
+	if err != nil {
+		s.Problem = err.Error()
+	}
+	switch {
+	case restored:
+		s.State, s.AsOf = discovery.SourceLastKnown, at
+	case !r.inbox.isTaken():
+		s.State = discovery.SourceSyncing
+	case err != nil:
+		s.State = discovery.SourceDegraded
+	}
+	return []discovery.SourceStatus{s}
+}
+
+// Ready returns nil once the registry has synced, or else what it waits for.
+func (r *Registry) Ready() error {
+	if r.HasSynced() {
+		return nil
+	}
+	return fmt.Errorf("cluster %s: it is being read", r.Cluster())
+}
+
+// Degraded returns what is wrong, nil if nothing is. What the registry knows may then be old.
+func (r *Registry) Degraded() error {
+	err := r.connection.Degraded()
+	if err == nil {
+		return nil
+	}
+	what := "what was known of it is served"
+	if at, restored := r.inbox.lastKnown(); restored {
+		what = "what was known of it at " + at.UTC().Format(time.RFC3339) + " is served"
+	} else if !r.inbox.isTaken() {
+		what = "nothing is known of it"
+	}
+	return fmt.Errorf("cluster %s: %s: %w", r.Cluster(), what, err)
+}
+
+// Registries returns the registries in the order in which they were made.
+func (c *Clusters) Registries() []*Registry {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.made
+}
+
+// Status returns the state of every cluster.
+func (c *Clusters) Status() []Status {
+	out := []Status{}
+	for _, r := range c.Registries() {
+		out = append(out, r.Status())
+	}
+	return out
+}
+
+// Ready returns nil once all clusters have synced, or else what they wait for.
+func (c *Clusters) Ready() error {
+	var reasons []error
+	for _, r := range c.Registries() {
+		reasons = append(reasons, r.Ready())
+	}
+	return errors.Join(reasons...)
+}
+
+// Degraded returns what is wrong with clusters, nil if nothing is.
+func (c *Clusters) Degraded() error {
+	var reasons []error
+	for _, r := range c.Registries() {
+		reasons = append(reasons, r.Degraded())
+	}
+	return errors.Join(reasons...)
+}
