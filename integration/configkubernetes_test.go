@@ -24,7 +24,7 @@ func TestSoakConfigOfKubernetes(t *testing.T) {
 	if _, err := os.Stat(kubeAPIServerBinary); err != nil {
 		t.Fatalf("there is no kube-apiserver (%v): run make kube-apiserver", err)
 	}
-	k := &kubeCluster{t, startKubeAPIServer(t, kubeAPIServerBinary)}
+	k := &kubeCluster{t, startKubeAPIServer(t, kubeAPIServerBinary, "RBAC")}
 	const rbac = "/apis/rbac.authorization.k8s.io/v1/"
 	binding := `{"metadata":{"name":"portolan"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"portolan"},
 		"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"follower"}]}`
