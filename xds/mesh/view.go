@@ -173,6 +173,7 @@ const (
 	selfProbes     = "probes"
 
 	selfTelemetries = "telemetries"
+	selfPlugins     = "plugins"
 	selfServiceName = "serviceName"
 	selfSettings    = "settings"
 	selfGroup       = "group"
@@ -240,6 +241,8 @@ func (selfTable) answer(v *View, key, args string) any {
 		return v.probeKeys()
 	case selfTelemetries:
 		return v.class.Attached.Of(class.Telemetry)
+	case selfPlugins:
+		return v.class.Attached.Of(class.Plugin)
 	case selfServiceName:
 		return v.class.ServiceName
 	case selfSettings:

@@ -3,6 +3,7 @@ package names
 import (
 	"regexp"
 	"strconv"
+	"strings"
 )
 
 // PolicyRule is a rule of an AuthorizationPolicy.
@@ -75,4 +76,31 @@ func PolicyFilter(name string) string {
 		return "envoy.filters.network.ext_authz"
 	}
 	return ""
+}
+
+// pluginPrefix begins the names of the filters of WasmPlugins. (Istio: WasmPluginResourceNamePrefix.)
+const pluginPrefix = "extensions.istio.io/wasmplugin/"
+
+// networkPlugin ends the names of those that look at bytes. Istio's have no such end: there a plugin
+// that changes its type has one name for two types of filters, and a proxy rejects it.
+const networkPlugin = "#network"
+
+// WasmPlugin is the name of the filter of a WasmPlugin, by which its configuration comes (ECDS).
+func WasmPlugin(namespace, name string, network bool) string {
+	out := pluginPrefix + namespace + "." + name
+	if network {
+		out += networkPlugin
+	}
+	return out
+}
+
+// ParseWasmPlugin splits the name of a filter of a WasmPlugin; false for other names.
+func ParseWasmPlugin(filter string) (namespace, name string, network, ok bool) {
+	rest, ok := strings.CutPrefix(filter, pluginPrefix)
+	if !ok {
+		return "", "", false, false
+	}
+	rest, network = strings.CutSuffix(rest, networkPlugin)
+	namespace, name, ok = strings.Cut(rest, ".")
+	return namespace, name, network, ok
 }
