@@ -68,19 +68,6 @@ func (s Set) Has(c *config.Config) bool {
 // Fault returns why the last fetch of the module of a WasmPlugin failed; empty if none did.
 func (s Set) Fault(c *config.Config) string { return s.faults.Value(faultKey(sourceOf(c))) }
 
-// Differs yields the paths of the WasmPlugins for which another Set may have another Version.
-func (s Set) Differs(o Set, plugins pmap.Map[*config.Config]) (paths []string) {
-	if s.modules == o.modules && s.served == o.served {
-		return nil
-	}
-	for path, c := range plugins.All() {
-		if s.Version(c) != o.Version(c) {
-			paths = append(paths, path)
-		}
-	}
-	return paths
-}
-
 func (s Set) has(c *config.Config) (*Module, bool) {
 	source := sourceOf(c)
 	m := s.modules.Value(source.Sum)

@@ -100,6 +100,9 @@ func (v *View) Plugin(namespace, name string) *plugin.Content {
 	return v.ask(Plugins, modules.PathPrefix+namespace+"/"+name, contentArgs).(*plugin.Content)
 }
 
+// PluginKey names the row of a WasmPlugin, by its path.
+func PluginKey(path string) RowKey { return RowKey{Plugins, path} }
+
 // WasmPlugin returns a WasmPlugin as proxies have it; nil if there is none, or it has no effect.
 func (p *PushContext) WasmPlugin(key config.Key) *plugin.Plugin {
 	return pluginRows.rowsOf(p).Value(key.Path())

@@ -77,7 +77,7 @@ type Options struct {
 	ConfigDirs      []string
 	ConfigDirsFirst bool
 	// ConfigPeers are other control planes whose objects the server follows, after the store
-	// and the directories. The server sets Worker, Schemas, Domain, AcceptUnserved, NodeName,
+	// and the directories. The server sets Worker, Schemas, Domain, NodeName,
 	// HistoryMemory, Log and Registerer.
 	ConfigPeers []mcp.Options
 	// ExportSources exports the objects of all sources to other control planes. Otherwise only
