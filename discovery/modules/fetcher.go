@@ -116,10 +116,10 @@ var PathPrefix = schema.WasmPlugin.Group + "/" + schema.WasmPlugin.Kind + "/"
 func (f *Fetcher) settle() {
 	needed, faults := map[string]bool{}, map[string]bool{}
 	f.wanted = map[wasm.Source]bool{}
-	for path, c := range f.plugins.All() {
+	for c := range f.plugins.Values() {
 		source := sourceOf(c)
 		if f.set.Has(c) {
-			f.set.served = f.set.served.Set(path, c)
+			f.set = f.set.Serving(c)
 		} else if source != (wasm.Source{}) {
 			faults[faultKey(source)] = true
 			if len(f.wanted) < maxModules || f.wanted[source] {
@@ -245,7 +245,7 @@ func (f *Fetcher) fetch(ctx context.Context, slots chan struct{}, source wasm.So
 func (f *Fetcher) note(source wasm.Source, module *Module, err error) {
 	f.mu.Lock()
 	if err == nil {
-		f.set.modules = f.set.modules.Set(source.Sum, module)
+		f.set = f.set.With(module)
 		f.o.Logger.Info("fetched the module of a WasmPlugin", "url", source.URL, "sha256", source.Sum, "bytes", len(module.Bytes))
 	} else if cause := causeOf(err); f.set.faults.Value(faultKey(source)) != cause {
 		f.set.faults = f.set.faults.Set(faultKey(source), cause)

@@ -22,13 +22,16 @@ type Set struct {
 	faults  pmap.Map[string]         // why the last fetch failed, by faultKey
 }
 
-// SetOf returns a Set that has some modules, for tests and previews.
-func SetOf(list ...*Module) Set {
-	var out Set
-	for _, m := range list {
-		out.modules = out.modules.Set(m.Sum, m)
-	}
-	return out
+// With returns the Set with a module.
+func (s Set) With(m *Module) Set {
+	s.modules = s.modules.Set(m.Sum, m)
+	return s
+}
+
+// Serving returns the Set with a version of a WasmPlugin as the last whose module was there.
+func (s Set) Serving(c *config.Config) Set {
+	s.served = s.served.Set(c.Key().Path(), c)
+	return s
 }
 
 // Version is the version of a WasmPlugin that counts.

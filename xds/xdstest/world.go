@@ -437,6 +437,8 @@ func Object(kind, name, spec string) string {
 		version = "v1alpha3"
 	case strings.HasSuffix(kind, "Authentication") || kind == "AuthorizationPolicy":
 		group = "security.istio.io"
+	case kind == "WasmPlugin":
+		group, version = schema.WasmPlugin.Group, schema.WasmPlugin.Version
 	case kind == "HostGrant":
 		group = schema.HostGrant.Group
 	case kind == "Telemetry":
