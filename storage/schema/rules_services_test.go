@@ -405,12 +405,12 @@ func TestOtherKinds(t *testing.T) {
 		{name: "of a file", kind: schema.WasmPlugin, spec: `{url: file:///p.wasm}`},
 		{name: "for images", kind: schema.WasmPlugin, spec: `{url: file:///p.wasm, imagePullPolicy: Always, imagePullSecret: a}`,
 			warned: []string{
-				"spec.imagePullPolicy is for images (oci://), which are not served: it has no effect",
-				"spec.imagePullSecret is for images (oci://), which are not served: it has no effect",
+				"spec.imagePullPolicy has no effect here: it is for images (oci://), which are refused",
+				"spec.imagePullSecret has no effect here: it is for images (oci://), which are refused",
 			}},
 		{name: "with a key", kind: schema.WasmPlugin, spec: `{url: file:///p.wasm, verificationKey: a}`,
 			refused: []string{
-				"spec.verificationKey: is checked by nobody: leave it out, and give the sha256 of the module",
+				"spec.verificationKey: is not served yet: nobody would verify the module by it. Leave it out, and give sha256",
 			}},
 		{name: "faulty", kind: schema.WasmPlugin, spec: `
 			url: ftp://a

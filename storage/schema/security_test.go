@@ -55,6 +55,9 @@ func TestUnservedSecurity(t *testing.T) {
 				t.Fatal(err)
 			}
 			object := documents[0].Config
+			if test.kind == schema.MeshConfig {
+				object.Name = schema.MeshConfigName
+			}
 			kind := schema.Pilot().Kind(test.kind)
 			warnings, err := kind.Validate(object)
 			if err != nil || len(warnings) < len(test.want) {

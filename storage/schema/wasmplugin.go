@@ -15,8 +15,8 @@ func wasmPlugin() *Schema {
 		kind: WasmPlugin, plural: "wasmplugins",
 		codec: config.Protobuf[extensions.WasmPlugin](),
 		served: serve("selector", "targetRef", "targetRefs", "url", "sha256", "pluginConfig", "pluginName", "phase", "priority", "failStrategy", "vmConfig", "match", "type").
-			without("is for images (oci://), which are not served: it has no effect", "imagePullPolicy", "imagePullSecret").
-			refuse("verificationKey", "is checked by nobody: leave it out, and give the sha256 of the module"),
+			without("has no effect here: it is for images (oci://), which are refused", "imagePullPolicy", "imagePullSecret").
+			refuse("verificationKey", "is not served yet: nobody would verify the module by it. Leave it out, and give sha256"),
 		check: checkWasmPlugin,
 	}.schema()
 }

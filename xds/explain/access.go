@@ -315,8 +315,8 @@ func (a *Access) refuses() bool { return a != nil && a.Decision == Refused }
 
 // pluginOf names the WasmPlugin of a filter, by its name; empty for other filters.
 func pluginOf(filter string) string {
-	if namespace, name, _, ok := names.ParseWasmPlugin(filter); ok {
-		return "wasmplugin/" + namespace + "/" + name
+	if f, ok := names.ParsePluginFilter(filter); ok {
+		return "wasmplugin/" + f.Namespace + "/" + f.Name
 	}
 	return ""
 }

@@ -28,8 +28,8 @@ func NewPatched(resources []*resource.Resource, patched Patched) (*Proxy, error)
 // that, and it is none of a WasmPlugin.
 func (p *Proxy) passOver(filter string, result *Result) bool {
 	by := p.patched[result.Listener]
-	if namespace, name, _, ok := names.ParseWasmPlugin(filter); ok {
-		by = func(string) string { return "wasmplugin/" + namespace + "/" + name }
+	if f, ok := names.ParsePluginFilter(filter); ok {
+		by = func(string) string { return "wasmplugin/" + f.Namespace + "/" + f.Name }
 	}
 	if by != nil && !slices.ContainsFunc(result.PassedOver, func(o PassedOver) bool { return o.Filter == filter }) {
 		result.PassedOver = append(result.PassedOver, PassedOver{filter, by(filter)})

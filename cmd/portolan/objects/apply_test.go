@@ -53,7 +53,7 @@ func TestApplyWarnsOnce(t *testing.T) {
 	a := startAPI(t)
 	filter := "apiVersion: extensions.istio.io/v1alpha1\nkind: WasmPlugin\nmetadata: {name: x}\nspec: {url: file:///b, imagePullSecret: a}\n"
 	o := a.Do(t, filter, "apply", "-f", "-")
-	clitest.Same(t, "stderr", o.Err, "Warning: wasmplugin/default/x: spec.imagePullSecret is for images (oci://), which are not served: it has no effect (PTL0121)\n")
+	clitest.Same(t, "stderr", o.Err, "Warning: wasmplugin/default/x: spec.imagePullSecret has no effect here: it is for images (oci://), which are refused (PTL0121)\n")
 	clitest.Same(t, "stdout", o.Out, "wasmplugin/default/x  created  rev 2\n")
 }
 

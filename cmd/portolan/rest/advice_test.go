@@ -116,7 +116,7 @@ func TestAdviceIsAmongTheWarnings(t *testing.T) {
 	}
 	const odd = `{"apiVersion":"extensions.istio.io/v1alpha1","kind":"WasmPlugin","metadata":{"name":"f","namespace":"shop"},"spec":{"url":"file:///b","imagePullSecret":"a"}}`
 	result := parse[batch.Result](t, s.Do(t, "POST", batches, batchOf(write("apply", odd))).Body)
-	if diff := cmp.Diff([]string{"wasmplugin/shop/f: spec.imagePullSecret is for images (oci://), which are not served: it has no effect (PTL0121)", "wasmplugin/shop/f: one of 1"}, result.Warnings); diff != "" {
+	if diff := cmp.Diff([]string{"wasmplugin/shop/f: spec.imagePullSecret has no effect here: it is for images (oci://), which are refused (PTL0121)", "wasmplugin/shop/f: one of 1"}, result.Warnings); diff != "" {
 		t.Errorf("what the schema says comes first (-want +got)\n%s", diff)
 	}
 	if a := s.Do(t, "POST", batches, batchOf(write("apply", entry("a", "")), write("apply", strings.Replace(entry("b", ""), `"number":80`, `"number":800000`, 1)))); strings.Contains(a.Body, "one of") {

@@ -9,7 +9,6 @@ import (
 	"github.com/portolan-mesh/portolan/xds/generate/envoyfilter"
 	"github.com/portolan-mesh/portolan/xds/generate/listener"
 	"github.com/portolan-mesh/portolan/xds/generate/nametable"
-	"github.com/portolan-mesh/portolan/xds/generate/policy"
 	"github.com/portolan-mesh/portolan/xds/generate/probe"
 	"github.com/portolan-mesh/portolan/xds/generate/proxyconfig"
 	"github.com/portolan-mesh/portolan/xds/generate/proxyless"
@@ -43,7 +42,7 @@ func Types() []generate.ResourceType {
 		generate.ResourceType{
 			Name: "VHDS", Generator: virtualhost.Generator{}, Full: true, Scoped: true, Needs: []resource.Need{traffic},
 		}.Patched(envoyfilter.VirtualHosts{}),
-		{Name: "ECDS", Generator: envoyfilter.Extensions{}, Needed: true, Alike: true, Otherwise: policy.Otherwise, Needs: []resource.Need{traffic}},
+		{Name: "ECDS", Generator: envoyfilter.Extensions{}, Needed: true, Alike: true, Otherwise: envoyfilter.Otherwise, Needs: []resource.Need{traffic}},
 		{Name: "SDS", Generator: secret.Generator{}, Needed: true},
 		{Name: "NDS", Generator: nametable.Table{}, Full: true},
 		{Name: "NAMES", Generator: nametable.Hosts{}, Full: true},

@@ -18,6 +18,14 @@ type Extensions struct{ policy.Generator }
 
 var _ generate.Generator = Extensions{}
 
+// Otherwise makes what stands in for a configuration that a proxy rejects; nil for those of EnvoyFilters.
+func Otherwise(name string) proto.Message {
+	if wasmplugin.Is(name) {
+		return wasmplugin.Otherwise(name)
+	}
+	return policy.Otherwise(name)
+}
+
 // Build implements generate.Generator.
 func (e Extensions) Build(v *mesh.View, name string) (proto.Message, []resource.Need, error) {
 	patches := v.Patches(networking.EnvoyFilter_EXTENSION_CONFIG, patch.Place{Kind: networking.EnvoyFilter_EXTENSION_CONFIG, Name: name})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate/policy"
+	"github.com/portolan-mesh/portolan/xds/generate/wasmplugin"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/names"
 )
@@ -18,7 +19,10 @@ import (
 // TCP proxy. WasmPlugins of type NETWORK stand before RBAC or behind it, by their phase. EnvoyFilters insert theirs relative to these.
 func Network(v *mesh.View, k Kind, o NetworkOptions, last *listenerv3.Filter) []*listenerv3.Filter {
 	var out []*listenerv3.Filter
-	plugins := k.plugins(v, true, o.Port)
+	plugins := &wasmplugin.Plugins{}
+	if !o.QUIC {
+		plugins = k.plugins(v, true, o.Port)
+	}
 	if k.guarded() && last.GetName() != envoy.HTTPConnectionManagerName {
 		for slot := range policy.TCPSlots() {
 			if slot.Name == names.TCPAudit {
@@ -48,4 +52,6 @@ type NetworkOptions struct {
 	ResolveSNI int
 	// Port is that of Options.
 	Port int
+	// QUIC: the connections are those of HTTP/3, whose bytes no filter sees.
+	QUIC bool
 }

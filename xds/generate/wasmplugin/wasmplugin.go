@@ -37,7 +37,7 @@ var phases = []extensions.PluginPhase{
 // HTTP takes the filters of all plugins up to a phase.
 func (p *Plugins) HTTP(until extensions.PluginPhase) (out []*hcmv3.HttpFilter) {
 	for _, one := range p.take(until) {
-		out = append(out, envoy.PluginFilter(names.WasmPlugin(one.Namespace, one.Name, false), one.Open))
+		out = append(out, envoy.PluginFilter(filterOf(one, false), one.Open))
 	}
 	return out
 }
@@ -45,9 +45,13 @@ func (p *Plugins) HTTP(until extensions.PluginPhase) (out []*hcmv3.HttpFilter) {
 // Network is HTTP for the filters of connections.
 func (p *Plugins) Network(until extensions.PluginPhase) (out []*listenerv3.Filter) {
 	for _, one := range p.take(until) {
-		out = append(out, envoy.ConnectionPluginFilter(names.WasmPlugin(one.Namespace, one.Name, true), one.Open))
+		out = append(out, envoy.ConnectionPluginFilter(filterOf(one, true), one.Open))
 	}
 	return out
+}
+
+func filterOf(one plugin.Standing, network bool) string {
+	return names.PluginFilter{Namespace: one.Namespace, Name: one.Name, Network: network, Open: one.Open}.String()
 }
 
 func (p *Plugins) take(until extensions.PluginPhase) (out []plugin.Standing) {
@@ -72,26 +76,39 @@ func (p *Plugins) take(until extensions.PluginPhase) (out []plugin.Standing) {
 
 // Is says whether a resource is the configuration of a WasmPlugin, by its name.
 func Is(name string) bool {
-	_, _, _, ok := names.ParseWasmPlugin(name)
+	_, ok := names.ParsePluginFilter(name)
 	return ok
 }
 
 // Build makes the configuration of a WasmPlugin, nil for one that is not there. Without its module it
 // lets everything pass, or refuses it.
 func Build(v *mesh.View, name string) (proto.Message, error) {
-	namespace, object, network, ok := names.ParseWasmPlugin(name)
+	f, ok := names.ParsePluginFilter(name)
 	if !ok {
 		return nil, nil
 	}
-	c := v.Plugin(namespace, object)
-	if c == nil || plugin.IsNetwork(c.Spec) != network {
+	c := v.Plugin(f.Namespace, f.Name)
+	if c == nil || plugin.IsNetwork(c.Spec) != f.Network || c.Open() != f.Open {
 		return nil, nil
 	}
-	content, err := contentOf(c, network)
+	content, err := contentOf(c, f.Network)
 	if err != nil {
 		return nil, err
 	}
-	return &corev3.TypedExtensionConfig{Name: name, TypedConfig: message.Pack(content)}, nil
+	return extension(name, content), nil
+}
+
+func extension(name string, content proto.Message) proto.Message {
+	return &corev3.TypedExtensionConfig{Name: name, TypedConfig: message.Pack(content)}
+}
+
+// Otherwise makes what stands in for a plugin that a proxy rejects, nil for a name that is no plugin's.
+func Otherwise(name string) proto.Message {
+	f, ok := names.ParsePluginFilter(name)
+	if !ok {
+		return nil
+	}
+	return extension(name, envoy.WithoutPlugin(f.Network, f.Open))
 }
 
 func contentOf(c *plugin.Content, network bool) (proto.Message, error) {

@@ -62,7 +62,7 @@ func TestContent(t *testing.T) {
 		t.Errorf("it has a filter of bytes: %v", got)
 	}
 	w.Apply(plugin("default/a", "{url: 'file:///p.wasm', type: NETWORK, failStrategy: FAIL_OPEN}"))
-	if got := content(t, w, name+"#network"); !strings.Contains(protojson.Format(got), `"/p.wasm"`) || content(t, w, name) != nil {
+	if got := content(t, w, name+"#network#open"); !strings.Contains(protojson.Format(got), `"/p.wasm"`) || content(t, w, name) != nil {
 		t.Errorf("as a filter of bytes: %v", got)
 	}
 }
