@@ -89,11 +89,13 @@ func TestAddWasmPage(t *testing.T) {
 	t.Parallel()
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		web, module := newModuleServer(t), tinyModule(t)
+		other := append(slices.Clip(module), 0, 2, 1, 'x') // with a custom section: plugins of one module share a VM
+		sum := fmt.Sprintf("%x", sha256.Sum256(other))
 		file := filepath.Join(t.TempDir(), "plugin.wasm")
 		if err := os.WriteFile(file, module, 0o644); err != nil { //nolint:gosec // Envoy may run as another user
 			t.Fatal(err)
 		}
-		here := strings.NewReplacer("/etc/envoy/plugin.wasm", file, "http://10.0.0.40:8000", web.URL)
+		here := strings.NewReplacer("/etc/envoy/plugin.wasm", file, "http://10.0.0.40:8000", web.URL, "ec757060a4717f079363f6d1c96e04a83793174806fc5db3a230e6ab83c28fbb", sum)
 		objects := pageObjects(t, "add-wasm.md", 3, here)
 		greeter, checker, network := objects[0], objects[1], objects[2]
 		s, edge, q := startPatched(t, v)
@@ -112,17 +114,17 @@ func TestAddWasmPage(t *testing.T) {
 		awaitWasm(t, "FAIL_OPEN, and the module is not there", q, 200, `{"greeting":"bye"}`)
 		s.apply(checker)
 		awaitWasm(t, "FAIL_CLOSE again", q, 403)
-		web.put("/checker.wasm", module)
+		web.put("/checker.wasm", other)
 		awaitWasm(t, "the module is there: AUTHN is the first in the chain", q, 200, `{"greeting":"bye"}`, `{"realm":"shop"}`)
 
 		bad := []byte("this is no module")
 		web.put("/bad.wasm", bad)
-		broken := strings.NewReplacer("/checker.wasm", "/bad.wasm", "ec757060a4717f079363f6d1c96e04a83793174806fc5db3a230e6ab83c28fbb", fmt.Sprintf("%x", sha256.Sum256(bad)), "realm: shop", "realm: bad").Replace(checker)
+		broken := strings.NewReplacer("/checker.wasm", "/bad.wasm", sum, fmt.Sprintf("%x", sha256.Sum256(bad)), "realm: shop", "realm: bad").Replace(checker)
 		s.apply(broken)
 		s.awaitSaid("checker", "edge", "Unable to create Wasm plugin")
 		awaitWasm(t, "a rejected module: the former plugin goes on", q, 200, `{"greeting":"bye"}`, `{"realm":"shop"}`)
 		gone := strings.Replace(checker, "/checker.wasm", "/gone.wasm", 1)
-		gone = strings.NewReplacer("ec757060", "00000000", "realm: shop", "realm: gone").Replace(gone)
+		gone = strings.NewReplacer(sum, strings.Repeat("0", 64), "realm: shop", "realm: gone").Replace(gone)
 		s.apply(gone)
 		s.awaitSaid("checker", "/gone.wasm: it answers 404", "go on with the plugin as it was before")
 		s.apply(strings.Replace(checker, "realm: shop", "realm: city", 1))
