@@ -121,6 +121,9 @@ func (s *DiscoveryServer) Commit() {
 	if s.options.SealingKeys != nil {
 		in.SealingKeys = s.options.SealingKeys()
 	}
+	if s.options.Modules != nil {
+		in.Modules = s.options.Modules()
+	}
 	last, now := s.committed.Load(), &commit{inputs: in, rows: s.rows}
 	if s.options.Registries != nil {
 		now.registries = s.options.Registries()

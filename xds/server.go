@@ -19,6 +19,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/modules"
 	"github.com/portolan-mesh/portolan/storage/seal"
 	"github.com/portolan-mesh/portolan/xds/admission"
 	"github.com/portolan-mesh/portolan/xds/delivery/nameset"
@@ -43,6 +44,9 @@ type Options struct {
 	Mesh *meshconfig.Config
 	// SealingKeys returns the keys that open secrets; without it no secret is served.
 	SealingKeys func() *seal.Ring
+	// Modules returns the modules of WasmPlugins that were fetched; without it none is served. It is
+	// called on the worker, at the end of each task.
+	Modules func() modules.Set
 	// Types are the resource types served, in the order in which they are sent.
 	Types []generate.ResourceType
 	// Export has the objects that other control planes may take; nil refuses such clients.

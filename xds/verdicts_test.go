@@ -2,6 +2,7 @@ package xds_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -28,7 +29,7 @@ func (s sources) routing() event {
 	host := func(label string) string {
 		return s.one(label, "a.example", "b.example", "m.example", "a", "'*.example'")
 	}
-	kind := s.one("kind", "VirtualService", "VirtualService", "DestinationRule", "Gateway", "Sidecar", "EnvoyFilter", "Telemetry")
+	kind := s.one("kind", "VirtualService", "VirtualService", "DestinationRule", "Gateway", "Sidecar", "EnvoyFilter", "Telemetry", "WasmPlugin")
 	var spec string
 	switch kind {
 	case "VirtualService":
@@ -67,6 +68,9 @@ func (s sources) routing() event {
 		spec = fmt.Sprintf(`{%s accessLogging: [{providers: [{name: %s}]}], tracing: [{%s}]}`,
 			s.one("selector", "", "selector: {matchLabels: {app: a}},", "targetRefs: [{group: networking.istio.io, kind: Gateway, name: r}],"),
 			s.one("log", "envoy", "none", "prometheus", "als"), s.one("trace", "", "providers: [{name: envoy}]"))
+	case "WasmPlugin":
+		spec = fmt.Sprintf(`{%s url: %s, match: [{mode: %s}], failStrategy: %s}`, s.one("selector", "", "selector: {matchLabels: {app: a}},", "targetRefs: [{group: networking.istio.io, kind: Gateway, name: r}],"),
+			s.one("url", "'file:///a'", "'file:///a', sha256: "+strings.Repeat("1", 64), "'http://a.example/b', sha256: "+strings.Repeat("1", 64)), s.one("mode", "CLIENT", "SERVER"), s.one("fails", "FAIL_OPEN", "FAIL_CLOSE"))
 	case "Sidecar":
 		selector := s.one("selector", "", "workloadSelector: {labels: {app: a}}, ", "workloadSelector: {labels: {v: '2'}}, ")
 		spec = fmt.Sprintf(`{%s%segress: [%s{hosts: ['%s/%s']}]}`, selector,

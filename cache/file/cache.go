@@ -34,9 +34,6 @@ type Options struct {
 	Domain string
 	// Namespace is the namespace of objects that name none; empty is DefaultNamespace.
 	Namespace string
-	// AcceptUnserved accepts objects with security settings that are not served yet. They
-	// have no effect.
-	AcceptUnserved bool
 	// Timing, MaxSize and MaxFiles are passed to package files.
 	files.Timing
 	MaxSize  int64

@@ -74,7 +74,6 @@ func TestFaultsOfObjects(t *testing.T) {
 		"kind":    "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n",
 		"nobody":  "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nspec: {hosts: [a.b]}\n",
 		"secret":  "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: a}\nstringData: {a: b}\n",
-		"secure":  "apiVersion: extensions.istio.io/v1alpha1\nkind: WasmPlugin\nmetadata: {name: s, namespace: a}\nspec: {url: \"oci://a/b\", phase: AUTHZ}\n",
 	} {
 		write(t, filepath.Join(dir, name+".yaml"), text)
 	}
@@ -83,7 +82,7 @@ func TestFaultsOfObjects(t *testing.T) {
 	s.awaitRound("x", "1")
 	for name, words := range map[string]string{
 		"future": "metadata.creationTimestamp: is in the future", "version": "is not served as apiVersion", "kind": "unknown kind",
-		"nobody": "metadata.name: is missing", "secure": "--accept-unserved", "secret": "is taken from the store alone",
+		"nobody": "metadata.name: is missing", "secret": "is taken from the store alone",
 	} {
 		if p := s.awaitProblem(name+".yaml", words); p.Serving || !strings.Contains(p.Where, "(line 1)") {
 			t.Errorf("the problem is %+v", p)
@@ -91,10 +90,6 @@ func TestFaultsOfObjects(t *testing.T) {
 	}
 	if n := s.Snapshot().Configs().Len(); n != 1 {
 		t.Errorf("%d objects are there", n)
-	}
-	accepting := follow(t, dir, func(o *file.Options) { o.AcceptUnserved = true })
-	if accepting.Snapshot().Get(key(schema.WasmPlugin, "a", "s")) == nil {
-		t.Error("what is accepted is not there")
 	}
 }
 

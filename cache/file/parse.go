@@ -131,11 +131,6 @@ func (c *Cache) complete(object *config.Config) (faults []string) {
 	if object.CreationTimestamp.After(time.Now()) {
 		faults = append(faults, "metadata.creationTimestamp: is in the future: leave it out")
 	}
-	if !c.o.AcceptUnserved {
-		for _, f := range kind.UnservedSecurity(object) {
-			faults = append(faults, f.Error()+" (leave it out; a server with --accept-unserved takes it, without effect)")
-		}
-	}
 	return faults
 }
 

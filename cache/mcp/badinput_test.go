@@ -12,7 +12,6 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/timestamppb"
-	extensions "istio.io/api/extensions/v1alpha1"
 	mcpv1 "istio.io/api/mcp/v1alpha1"
 
 	"github.com/portolan-mesh/portolan/cache/cachetest"
@@ -129,25 +128,6 @@ func TestWhatIsTaken(t *testing.T) {
 		})
 	}
 	decode(func(m *mcpv1.Resource) { m.Metadata.CreateTime = timestamppb.New(now.Add(time.Minute)) }) // a clock that is ahead
-}
-
-// TestSecurityThatIsNotServed: it is left out, unless the server accepts it without
-// effect.
-func TestSecurityThatIsNotServed(t *testing.T) {
-	t.Parallel()
-	plugin := &config.Config{
-		Meta: config.Meta{GroupVersionKind: schema.WasmPlugin, Namespace: "a", Name: "x", ResourceVersion: "1"},
-		Spec: &extensions.WasmPlugin{Url: "oci://a/b", Phase: extensions.PluginPhase_AUTHZ},
-	}
-	p := newPeer(t, nil)
-	p.set(schema.WasmPlugin.String(), map[string]resource{"a/x": resourceOf(t, plugin)})
-	strict, lax := synced(t, p, mcp.Delta), synced(t, p, mcp.Delta, func(o *mcp.Options) { o.AcceptUnserved = true })
-	if n := strict.c.Snapshot().Configs().Len(); n != 0 || len(strict.c.Problems()) != 1 {
-		t.Errorf("%d objects, %v", n, strict.c.Problems())
-	}
-	if n := lax.c.Snapshot().Configs().Len(); n != 1 || len(lax.c.Problems()) != 0 {
-		t.Errorf("%d objects, %v", n, lax.c.Problems())
-	}
 }
 
 // TestBadInputTakesNothingAway: a resource at fault keeps its last content and is

@@ -58,9 +58,6 @@ type Options struct {
 	Schemas schema.Set
 	// Domain is the domain of all objects (config.Meta).
 	Domain string
-	// AcceptUnserved accepts objects with security settings that are not served yet. They
-	// have no effect.
-	AcceptUnserved bool
 	// NodeName tells this client from the peer's other clients; empty is "portolan".
 	NodeName string
 	// MaxMessage bounds the bytes of one response; 0 is DefaultMaxMessage.

@@ -25,9 +25,8 @@ const maxSkew = 5 * time.Minute
 // decoder makes objects from resources. The result depends neither on other resources
 // nor on the past.
 type decoder struct {
-	domain         string
-	acceptUnserved bool
-	now            func() time.Time
+	domain string
+	now    func() time.Time
 }
 
 // received is a decoded resource.
@@ -175,11 +174,6 @@ func (d *decoder) check(kind *schema.Schema, object *config.Config) (faults []st
 	}
 	if object.CreationTimestamp.After(d.now().Add(maxSkew)) {
 		faults = append(faults, "metadata.creationTimestamp: is in the future: set the clock of the peer")
-	}
-	if !d.acceptUnserved {
-		for _, f := range kind.UnservedSecurity(object) {
-			faults = append(faults, f.Error()+" (a server with --accept-unserved takes it, without effect)")
-		}
 	}
 	return faults
 }

@@ -124,7 +124,7 @@ type wire interface {
 }
 
 func (c *Cache) decoder() *decoder {
-	return &decoder{c.o.Domain, c.o.AcceptUnserved, c.o.Now}
+	return &decoder{c.o.Domain, c.o.Now}
 }
 
 // converse requests all kinds and applies the responses until the stream ends. It

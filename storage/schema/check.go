@@ -60,10 +60,9 @@ func (w Warning) String() string {
 
 // The codes of warnings.
 const (
-	codeNeverUsed     = "PTL0113"
-	codeNotServed     = "PTL0121"
-	codeKindNotServed = "PTL0122"
-	codeOdd           = "PTL0128"
+	codeNeverUsed = "PTL0113"
+	codeNotServed = "PTL0121"
+	codeOdd       = "PTL0128"
 )
 
 // Warn reports a field at a path that is accepted, and has no effect or not the

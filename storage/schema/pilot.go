@@ -66,13 +66,8 @@ type definition[S any] struct {
 	// shortName is empty if Istio has none.
 	plural, shortName string
 	codec             config.Codec
-	// served are the fields of the spec that have an effect; stored says that objects of
-	// the kind are stored and have no effect yet.
+	// served are the fields of the spec that have an effect.
 	served fields
-	stored bool
-	// security says what is at risk while a stored kind has no effect; empty if security is
-	// not its purpose.
-	security string
 	// check reports the faults of a spec. Its checker is at the Path of the codec.
 	check func(checker, S)
 }
@@ -95,13 +90,6 @@ func (d definition[S]) schema() *Schema {
 
 func (d definition[S]) validate(c *config.Config, r *Report) {
 	d.check(r.spec(), c.Spec.(S))
-	if d.stored {
-		r.warn(codeKindNotServed, "", "%s is stored but not enforced yet", d.kind.Kind)
-		if d.security != "" {
-			r.insecure = append(r.insecure, &FieldError{"kind", d.kind.Kind + " is not served yet: " + d.security})
-		}
-		return
-	}
 	if m, ok := c.Spec.(proto.Message); ok {
 		r.spec().unserved(m.ProtoReflect(), d.served)
 	} else {

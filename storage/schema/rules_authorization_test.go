@@ -1,7 +1,6 @@
 package schema_test
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
@@ -176,20 +175,11 @@ func TestAuthorizationPolicyRules(t *testing.T) {
 			if d := cmp.Diff(r.refused, refused); d != "" {
 				t.Errorf("refused (-want +got):\n%s", d)
 			}
-			if d := cmp.Diff(r.warned, withoutStored(warned)); d != "" {
+			if d := cmp.Diff(r.warned, warned); d != "" {
 				t.Errorf("warned (-want +got):\n%s", d)
 			}
 		})
 	}
-}
-
-// withoutStored leaves out the warning about a kind that is stored and not enforced.
-func withoutStored(warned []string) []string {
-	out := slices.DeleteFunc(warned, func(w string) bool { return strings.HasSuffix(w, "is stored but not enforced yet") })
-	if len(out) == 0 {
-		return nil
-	}
-	return out
 }
 
 // TestDryRunRules: the annotation takes a truth value, and goes with what it watches.

@@ -338,7 +338,7 @@ func TestEnvoyFilterRules(t *testing.T) {
 	})
 }
 
-func TestKindsThatAreStoredOnly(t *testing.T) {
+func TestOtherKinds(t *testing.T) {
 	t.Parallel()
 	checkRules(t, []rule{
 		{name: "sound", kind: schema.PeerAuthentication, spec: `{selector: {matchLabels: {app: a}}, mtls: {mode: STRICT}, portLevelMtls: {80: {mode: DISABLE}}}`},
@@ -393,12 +393,24 @@ func TestKindsThatAreStoredOnly(t *testing.T) {
 				"spec.metrics[0].reportingInterval has no effect here: a stock Envoy counts the bytes of a connection when it ends",
 			}},
 		{name: "sound", kind: schema.WasmPlugin, spec: `
-			url: ghcr.io/istio/auth:1
+			url: https://modules.example/auth.wasm
+			sha256: EC757060a4717f079363f6d1c96e04a83793174806fc5db3a230e6ab83c28fbb
+			phase: AUTHN
+			priority: -1
+			type: NETWORK
+			failStrategy: FAIL_RELOAD
 			match: [{mode: SERVER, ports: [{number: 80}]}]
 			pluginConfig: {a: [1, {b: null}]}
-			vmConfig: {env: [{name: A, value: b}, {name: HOME, valueFrom: HOST}]}`,
+			vmConfig: {env: [{name: A, value: b}, {name: HOME, valueFrom: HOST}]}`},
+		{name: "of a file", kind: schema.WasmPlugin, spec: `{url: file:///p.wasm}`},
+		{name: "for images", kind: schema.WasmPlugin, spec: `{url: file:///p.wasm, imagePullPolicy: Always, imagePullSecret: a}`,
 			warned: []string{
-				"WasmPlugin is stored but not enforced yet",
+				"spec.imagePullPolicy has no effect here: it is for images (oci://), which are refused",
+				"spec.imagePullSecret has no effect here: it is for images (oci://), which are refused",
+			}},
+		{name: "with a key", kind: schema.WasmPlugin, spec: `{url: file:///p.wasm, verificationKey: a}`,
+			refused: []string{
+				"spec.verificationKey: is not served yet: nobody would verify the module by it. Leave it out, and give sha256",
 			}},
 		{name: "faulty", kind: schema.WasmPlugin, spec: `
 			url: ftp://a
@@ -406,22 +418,30 @@ func TestKindsThatAreStoredOnly(t *testing.T) {
 			match: [{ports: [{number: 0}]}]
 			vmConfig: {env: [{name: A}, {name: A, valueFrom: HOST, value: b}, {}]}`,
 			refused: []string{
-				`spec.url: must be one of oci, file, http, https, is "ftp"`,
+				noModule,
 				`spec.sha256: must be 64 hexadecimal digits, is "abc"`,
 				"spec.match[0].ports[0].number: must be a port from 1 to 65535, is 0",
 				"spec.vmConfig.env[1].value: does not go with valueFrom HOST: leave it out",
 				"spec.vmConfig.env[2].name: is missing",
 				`spec.vmConfig.env[1].name: "A" is set twice, also at spec.vmConfig.env[0].name`,
-			},
-			warned: []string{
-				"WasmPlugin is stored but not enforced yet",
 			}},
 		{name: "without a URL", kind: schema.WasmPlugin, spec: `{}`,
 			refused: []string{
 				"spec.url: is missing",
-			},
-			warned: []string{
-				"WasmPlugin is stored but not enforced yet",
+			}},
+		{name: "of an image", kind: schema.WasmPlugin, spec: `{url: "oci://a/b"}`, refused: []string{noModule}},
+		{name: "of an image without a scheme", kind: schema.WasmPlugin, spec: `{url: ghcr.io/a/b:1}`, refused: []string{noModule}},
+		{name: "without a sum", kind: schema.WasmPlugin, spec: `{url: "http://a.example/b"}`,
+			refused: []string{
+				"spec.sha256: is needed with http and https: servers fetch the module once and send only what has this sum; write what sha256sum says of the module",
+			}},
+		{name: "of a relative file", kind: schema.WasmPlugin, spec: `{url: file://p.wasm}`,
+			refused: []string{
+				"spec.url: must be file:// and an absolute path on the machine of the proxy, such as file:///etc/envoy/plugin.wasm",
+			}},
+		{name: "with a password", kind: schema.WasmPlugin, spec: `{url: "https://a:b@c.example/d", sha256: ec757060a4717f079363f6d1c96e04a83793174806fc5db3a230e6ab83c28fbb}`,
+			refused: []string{
+				"spec.url: has a user or password, which everybody could read here: serve the module without",
 			}},
 		{name: "sound", kind: schema.ProxyConfig, spec: `{concurrency: 0, environmentVariables: {A: b}, image: {imageType: distroless}}`,
 			warned: []string{
@@ -492,3 +512,6 @@ func TestPhaseRules(t *testing.T) {
 		}
 	}
 }
+// noModule is the fault of a WasmPlugin whose module is in an image.
+const noModule = "spec.url: names an image or a scheme that is not served: take the module (plugin.wasm) out of the image, " +
+	"and serve it by http or https with its sha256, or put it on the machines as file:///PATH"

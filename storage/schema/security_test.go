@@ -18,11 +18,10 @@ func TestUnservedSecurity(t *testing.T) {
 		spec string
 		want []string // fields
 	}{
-		"authorization":          {schema.AuthorizationPolicy, `{rules: [{}]}`, nil},
-		"peers":                  {schema.PeerAuthentication, `{mtls: {mode: PERMISSIVE}}`, nil},
-		"a plugin that asks who": {schema.WasmPlugin, `{url: "oci://a/b", phase: AUTHN}`, []string{"spec.phase"}},
-		"a plugin that permits":  {schema.WasmPlugin, `{url: "oci://a/b", phase: AUTHZ}`, []string{"spec.phase"}},
-		"a plugin that counts":   {schema.WasmPlugin, `{url: "oci://a/b", phase: STATS}`, nil},
+		"authorization": {schema.AuthorizationPolicy, `{rules: [{}]}`, nil},
+		"peers":         {schema.PeerAuthentication, `{mtls: {mode: PERMISSIVE}}`, nil},
+		"a plugin":      {schema.WasmPlugin, `{url: "file:///a", phase: AUTHZ}`, nil},
+		"visibility":    {schema.MeshConfig, `{serviceEntryVisibility: {applyToSidecars: true}}`, []string{"spec.serviceEntryVisibility.applyToSidecars"}},
 		"patches": {schema.EnvoyFilter, `
 			configPatches:
 			- {applyTo: HTTP_FILTER, patch: {operation: INSERT_BEFORE, value: {name: envoy.filters.http.rbac}}}
@@ -56,6 +55,9 @@ func TestUnservedSecurity(t *testing.T) {
 				t.Fatal(err)
 			}
 			object := documents[0].Config
+			if test.kind == schema.MeshConfig {
+				object.Name = schema.MeshConfigName
+			}
 			kind := schema.Pilot().Kind(test.kind)
 			warnings, err := kind.Validate(object)
 			if err != nil || len(warnings) < len(test.want) {

@@ -58,22 +58,9 @@ func TestTheStatusBoxIsTrue(t *testing.T) {
 func statusBox(t *testing.T) string {
 	t.Helper()
 	examples := servedExamples(t)
-	var stored, insecure []string
 	var b bytes.Buffer
 	b.WriteString("\n| kind | has effect | not yet: `apply` warns | not yet: refused, for security | not yet: refused |\n|---|---|---|---|---|\n")
 	for _, k := range schema.Pilot().All() {
-		if isStoredOnly(k) {
-			name := "`" + k.Kind + "`"
-			if len(k.UnservedSecurity(empty(k))) > 0 {
-				insecure = append(insecure, name)
-				continue
-			}
-			stored = append(stored, name)
-			if values := insecureValues(k); values != "" {
-				insecure = append(insecure, name+values)
-			}
-			continue
-		}
 		spec, ok := k.Codec.New().(proto.Message)
 		if !ok { // all fields of our structs have an effect
 			fmt.Fprintf(&b, "| `%s` | all its fields | | | |\n", k.Kind)
@@ -87,8 +74,7 @@ func statusBox(t *testing.T) string {
 		p.message(spec.ProtoReflect().Descriptor(), nil)
 		p.write(&b)
 	}
-	fmt.Fprintf(&b, "\nStored, with a warning and no effect: %s.\n\nRefused, for security: %s.\n\n", strings.Join(stored, ", "), strings.Join(insecure, ", "))
-	b.WriteString("What is refused for security is stored by `portolan serve --accept-unserved`, with a warning and no effect.\n\n")
+	b.WriteString("\nWhat is refused for security is stored by `portolan serve --accept-unserved`, with a warning and no effect.\n\n")
 	return b.String()
 }
 
@@ -112,40 +98,9 @@ func servedExamples(t *testing.T) map[string][]*config.Config {
 	return out
 }
 
-// isStoredOnly says whether validation warns of the kind as a whole.
-func isStoredOnly(k *schema.Schema) bool {
-	warnings, _ := k.Validate(empty(k))
-	return slices.ContainsFunc(texts(warnings), func(w string) bool { return strings.Contains(w, "stored but not enforced") })
-}
-
 // empty is an object without a field.
 func empty(k *schema.Schema) *config.Config {
 	return &config.Config{Meta: config.Meta{GroupVersionKind: k.GroupVersionKind, Name: "x", Namespace: "x"}, Spec: k.Codec.New()}
-}
-
-// insecureValues lists the values of the fields of a spec that UnservedSecurity reports,
-// for a kind that is otherwise stored.
-func insecureValues(k *schema.Schema) string {
-	var out strings.Builder
-	message, ok := k.Codec.New().(proto.Message)
-	if !ok {
-		return ""
-	}
-	all := message.ProtoReflect().Descriptor().Fields()
-	for i := range all.Len() {
-		var bad []string
-		for _, v := range samples(all.Get(i)) {
-			c := empty(k)
-			v.set(c.Spec.(proto.Message).ProtoReflect(), all.Get(i))
-			if len(k.UnservedSecurity(c)) > 0 {
-				bad = append(bad, v.name)
-			}
-		}
-		if len(bad) > 0 {
-			fmt.Fprintf(&out, " of `%s` %s", all.Get(i).JSONName(), strings.Join(bad, ", "))
-		}
-	}
-	return out.String()
 }
 
 // place is the key of a finding: values of one field may have several verdicts.

@@ -7,8 +7,10 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	rbacconfigv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
 	httprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
+	httpwasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/wasm/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	networkrbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
+	networkwasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/wasm/v3"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/portolan-mesh/portolan/xds/envoy/message"
@@ -28,6 +30,36 @@ func ConnectionGuardFilter(name string, content proto.Message) *listenerv3.Filte
 	return &listenerv3.Filter{Name: name, ConfigType: &listenerv3.Filter_ConfigDiscovery{
 		ConfigDiscovery: discovered(content, RefuseConnections()),
 	}}
+}
+
+// PluginFilter makes the HTTP filter of a Wasm plugin, whose configuration comes over ADS by its name
+// (ECDS): the plugin or, without its module, a filter that lets everything pass or refuses it. open
+// says which of these the proxy uses while it has no configuration that works.
+func PluginFilter(name string, open bool) *hcmv3.HttpFilter {
+	return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_ConfigDiscovery{
+		ConfigDiscovery: discovered(&httpwasmv3.Wasm{}, WithoutPlugin(false, open)),
+	}}
+}
+
+// ConnectionPluginFilter is PluginFilter for the connections of a filter chain.
+func ConnectionPluginFilter(name string, open bool) *listenerv3.Filter {
+	return &listenerv3.Filter{Name: name, ConfigType: &listenerv3.Filter_ConfigDiscovery{
+		ConfigDiscovery: discovered(&networkwasmv3.Wasm{}, WithoutPlugin(true, open)),
+	}}
+}
+
+// WithoutPlugin makes what stands in the place of a plugin that cannot run: a filter that lets
+// everything pass, or refuses it.
+func WithoutPlugin(network, open bool) proto.Message {
+	switch {
+	case network && open:
+		return &networkrbacv3.RBAC{StatPrefix: TCPRBACStatPrefix}
+	case network:
+		return RefuseConnections()
+	case open:
+		return &httprbacv3.RBAC{}
+	}
+	return RefuseRequests()
 }
 
 // RefuseRequests makes a filter that refuses all requests.

@@ -17,6 +17,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/generate/policy"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/origins"
+	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/resource"
 	"github.com/portolan-mesh/portolan/xds/simulate"
 )
@@ -212,6 +213,8 @@ func (a *Access) refuse(own policiesOf, result simulate.Result) {
 		a.Reason = a.By.String() + " asks " + own.whyUnasked(a.By)
 	case a.By != nil:
 		a.Reason = a.By.String() + " denies it"
+	case pluginOf(d.Filter) != "":
+		a.Reason = pluginOf(d.Filter) + " has no module yet, and its failStrategy refuses everything until then"
 	case d.Action == rbacv3.RBAC_ALLOW:
 		a.Unmatched = own.allowing(false)
 		a.Reason = "no rule of " + strings.Join(a.Unmatched, ", ") + " allows it"
@@ -309,3 +312,11 @@ func (a *Access) isOpen() bool { return a != nil && a.Decision == Unknown }
 
 // refuses reports whether the policies refuse the request; not if it does not come to them.
 func (a *Access) refuses() bool { return a != nil && a.Decision == Refused }
+
+// pluginOf names the WasmPlugin of a filter, by its name; empty for other filters.
+func pluginOf(filter string) string {
+	if f, ok := names.ParsePluginFilter(filter); ok {
+		return "wasmplugin/" + f.Namespace + "/" + f.Name
+	}
+	return ""
+}

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/modules"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/longtest"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -52,6 +53,7 @@ func TestEveryServedFieldHasAnEffect(t *testing.T) {
 	}
 	w.PutSecret("edge/clients", secret.Authority)
 	w.Apply(fetchedKeys)
+	w.SetModules(modules.Set{}.With(&modules.Module{Sum: "ec757060a4717f079363f6d1c96e04a83793174806fc5db3a230e6ab83c28fbb"}))
 	before := slices.Collect(fingerprints(t, w))
 	changed := func() bool {
 		i := 0

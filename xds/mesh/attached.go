@@ -44,6 +44,7 @@ var attachings = map[class.Kind]attaching{
 
 	class.Telemetry: {routers: true, sidecars: true, follow: attachmentTable.followTelemetries, choose: (*PushContext).telemetriesFor},
 	class.Patch:     {routers: true, sidecars: true, follow: attachmentTable.followPatches, choose: (*PushContext).patchesFor},
+	class.Plugin:    {routers: true, sidecars: true, follow: attachmentTable.followPlugins, choose: (*PushContext).pluginsFor},
 }
 
 // attachmentTable holds what attaches, by kind and namespace, and there by name. A row

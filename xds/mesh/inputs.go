@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/discovery/modules"
 	"github.com/portolan-mesh/portolan/discovery/rows"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/seal"
@@ -21,6 +22,8 @@ type Inputs struct {
 	MeshFile *meshconfig.Config
 	// SealingKeys are the keys that open secrets; nil for none.
 	SealingKeys *seal.Ring
+	// Modules are the modules of WasmPlugins that were fetched.
+	Modules modules.Set
 }
 
 // The rows of the registries.

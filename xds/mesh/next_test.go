@@ -3,12 +3,14 @@ package mesh
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+	extensions "istio.io/api/extensions/v1alpha1"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 	networking "istio.io/api/networking/v1alpha3"
 	networkingv1beta1 "istio.io/api/networking/v1beta1"
@@ -19,6 +21,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/modules"
 	"github.com/portolan-mesh/portolan/discovery/rows"
 	"github.com/portolan-mesh/portolan/storage/claim"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -32,6 +35,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/seal"
 	"github.com/portolan-mesh/portolan/storage/secret"
 	"github.com/portolan-mesh/portolan/xds/mesh/peer"
+	"github.com/portolan-mesh/portolan/xds/mesh/plugin"
 	"github.com/portolan-mesh/portolan/xds/mesh/telemetry"
 	"github.com/portolan-mesh/portolan/xds/meshconfig"
 )
@@ -56,9 +60,11 @@ func (d *draw) some(of []string, label string) []string {
 }
 
 func (d *draw) step() Inputs {
-	switch d.one([]string{"config", "config", "service", "endpoints", "secret", "grant", "mesh"}, "what") {
+	switch d.one([]string{"config", "config", "service", "endpoints", "secret", "grant", "mesh", "modules"}, "what") {
 	case "mesh":
 		d.meshConfig()
+	case "modules":
+		d.modules()
 	case "grant":
 		d.grant()
 	case "secret":
@@ -81,7 +87,7 @@ func (d *draw) config() {
 		CreationTimestamp: time.Unix(int64(rapid.IntRange(0, 2).Draw(d.t, "created")), 0),
 	}}
 	exportTo := d.some([]string{".", "*", "shop", "~"}, "exportTo")
-	switch kind := d.one([]string{"VirtualService", "DestinationRule", "Gateway", "Sidecar", "PeerAuthentication", "Peers", "AuthorizationPolicy", "RequestAuthentication", "Keys", "Probed", "Group", "Telemetry", "ProxyConfig", "EnvoyFilter"}, "kind"); kind {
+	switch kind := d.one([]string{"VirtualService", "DestinationRule", "Gateway", "Sidecar", "PeerAuthentication", "Peers", "AuthorizationPolicy", "RequestAuthentication", "Keys", "Probed", "Group", "Telemetry", "ProxyConfig", "EnvoyFilter", "WasmPlugin"}, "kind"); kind {
 	case "VirtualService":
 		vs := &networking.VirtualService{
 			Hosts: append(d.some(testHosts, "hosts"), "c.shop.example"), ExportTo: exportTo,
@@ -153,6 +159,8 @@ func (d *draw) config() {
 		c.Spec = s
 	case "Telemetry":
 		c.Spec = d.telemetry()
+	case "WasmPlugin":
+		c.GroupVersionKind, c.Spec = schema.WasmPlugin, d.plugin()
 	case "PeerAuthentication":
 		p := &security.PeerAuthentication{Mtls: &security.PeerAuthentication_MutualTLS{Mode: peer.Mode(rapid.IntRange(0, 3).Draw(d.t, "mode"))}}
 		if rapid.Bool().Draw(d.t, "selects") {
@@ -378,6 +386,36 @@ func (d *draw) endpoints() {
 	}
 }
 
+// sums are those of two modules.
+var sums = []string{strings.Repeat("1", 64), strings.Repeat("2", 64)}
+
+// plugin draws a WasmPlugin of each scope, from a file, or with a module that may be there.
+func (d *draw) plugin() *extensions.WasmPlugin {
+	out := &extensions.WasmPlugin{Url: "file:///a", Phase: extensions.PluginPhase(rapid.IntRange(0, 3).Draw(d.t, "phase"))}
+	if d.one([]string{"", "selector"}, "scope") != "" {
+		out.Selector = &apitype.WorkloadSelector{MatchLabels: map[string]string{"app": d.one([]string{"x", "y"}, "app")}}
+	}
+	if sum := d.one(append([]string{""}, sums...), "sum"); sum != "" {
+		out.Url, out.Sha256 = "http://a.example/b", sum
+	}
+	return out
+}
+
+// modules changes which modules are there, and which version of a WasmPlugin was served.
+func (d *draw) modules() {
+	d.in.Modules = modules.Set{}
+	for _, sum := range d.some(sums, "modules") {
+		d.in.Modules = d.in.Modules.With(&modules.Module{Sum: sum})
+	}
+	for _, c := range d.configs.Prefix(modules.PathPrefix) {
+		if rapid.Bool().Draw(d.t, "served") {
+			was := *c
+			was.Spec = d.plugin()
+			d.in.Modules = d.in.Modules.Serving(&was)
+		}
+	}
+}
+
 // telemetry draws a Telemetry of each scope.
 func (d *draw) telemetry() *telemetryv1.Telemetry {
 	out := &telemetryv1.Telemetry{}
@@ -542,6 +580,9 @@ func dump(p *PushContext) map[string]string {
 		for direction := range telemetry.Server + 1 {
 			put("telemetry", fmt.Sprint(k, direction), fmt.Sprint(r.Logging(direction), r.Tracing(direction), r.Metrics(direction)))
 		}
+	}
+	for k, r := range pluginRows.rowsOf(p).All() {
+		put("plugins", k, fmt.Sprintf("%p %v %v %v", r.Config, r.Module, r.Missing, r.At(plugin.Place{})))
 	}
 	for k, f := range envoyFilterRows.rowsOf(p).All() {
 		put("envoy filters", k, fmt.Sprintf("%p %v %v %v %d", f.Config, f.Narrow(), f.picky, f.shared, len(f.Patches)))

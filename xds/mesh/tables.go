@@ -21,6 +21,7 @@ const (
 	sidecars                        // Sidecar by path
 	gatewayObjects                  // Gateway by path
 	envoyFilterObjects              // EnvoyFilter by path
+	wasmPluginObjects               // WasmPlugin by path
 	attachments                     // what attaches to proxies by their labels, by kind and namespace
 	namings                         // the number of rules that name a selector or trait
 	reversedHosts                   // HostRow by reversed host
@@ -56,6 +57,7 @@ const (
 	Keys           // fetched keys of issuers by namespace and name of the KeySet
 	Telemetries    // Telemetry by path
 	Patches        // the patches of EnvoyFilters by kind of resource and namespace
+	Plugins        // places and contents of WasmPlugins by path
 
 	tableCount
 )
@@ -75,6 +77,7 @@ var tables = [tableCount]table{
 	sidecars:           sidecarRows,
 	gatewayObjects:     gatewayRows,
 	envoyFilterObjects: envoyFilterRows,
+	wasmPluginObjects:  pluginRows,
 	attachments:        attachmentRows,
 	namings:            namingRows,
 	reversedHosts:      reversedRows,
@@ -108,6 +111,7 @@ var tables = [tableCount]table{
 	Keys:           keyRows,
 	Telemetries:    telemetryRows,
 	Patches:        patchRows,
+	Plugins:        pluginViews,
 }
 
 // table derives, compares and queries the rows of one Table.

@@ -176,6 +176,7 @@ const (
 	selfProbes     = "probes"
 
 	selfTelemetries = "telemetries"
+	selfPlugins     = "plugins"
 	selfServiceName = "serviceName"
 	selfSettings    = "settings"
 	selfGroup       = "group"
@@ -243,6 +244,8 @@ func (selfTable) answer(v *View, key, args string) any {
 		return v.probeKeys()
 	case selfTelemetries:
 		return v.class.Attached.Of(class.Telemetry)
+	case selfPlugins:
+		return v.class.Attached.Of(class.Plugin)
 	case selfServiceName:
 		return v.class.ServiceName
 	case selfSettings:

@@ -3,6 +3,7 @@ package names
 import (
 	"regexp"
 	"strconv"
+	"strings"
 )
 
 // PolicyRule is a rule of an AuthorizationPolicy.
@@ -59,9 +60,12 @@ const (
 	TCPAllow        = "portolan.authorization.tcp.allow"
 )
 
-// PolicyFilter returns the name that Istio has for a filter of policies, by which EnvoyFilters
-// match it; "" for other filters.
+// PolicyFilter returns the name that Istio has for a filter of policies or of a WasmPlugin, by which
+// EnvoyFilters match it; "" for other filters.
 func PolicyFilter(name string) string {
+	if f, ok := ParsePluginFilter(name); ok {
+		return pluginPrefix + f.Namespace + "." + f.Name
+	}
 	switch name {
 	case HTTPCustomRules, HTTPAudit, HTTPDeny, HTTPAllow:
 		return "envoy.filters.http.rbac"
@@ -75,4 +79,47 @@ func PolicyFilter(name string) string {
 		return "envoy.filters.network.ext_authz"
 	}
 	return ""
+}
+
+// pluginPrefix begins the names of the filters of WasmPlugins. (Istio: WasmPluginResourceNamePrefix.)
+const pluginPrefix = "extensions.istio.io/wasmplugin/"
+
+// The ends of such names, for plugins that look at bytes and for those that let pass what they cannot
+// judge. So each name stands for one type of filter, and says what may stand in for the plugin.
+const (
+	networkPlugin = "#network"
+	openPlugin    = "#open"
+)
+
+// PluginFilter is the filter of a WasmPlugin.
+type PluginFilter struct {
+	Namespace, Name string
+	// Network: it looks at the bytes of connections, and not at requests.
+	Network bool
+	// Open: what the plugin cannot judge passes.
+	Open bool
+}
+
+// String is the name of the filter, by which its configuration comes (ECDS).
+func (f PluginFilter) String() string {
+	out := pluginPrefix + f.Namespace + "." + f.Name
+	if f.Network {
+		out += networkPlugin
+	}
+	if f.Open {
+		out += openPlugin
+	}
+	return out
+}
+
+// ParsePluginFilter reads the name of a filter of a WasmPlugin; false for other names.
+func ParsePluginFilter(name string) (f PluginFilter, ok bool) {
+	rest, ok := strings.CutPrefix(name, pluginPrefix)
+	if !ok {
+		return PluginFilter{}, false
+	}
+	rest, f.Open = strings.CutSuffix(rest, openPlugin)
+	rest, f.Network = strings.CutSuffix(rest, networkPlugin)
+	f.Namespace, f.Name, ok = strings.Cut(rest, ".")
+	return f, ok
 }

@@ -6,6 +6,7 @@ import (
 
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 
+	"github.com/portolan-mesh/portolan/xds/names"
 	"github.com/portolan-mesh/portolan/xds/resource"
 )
 
@@ -24,9 +25,12 @@ func NewPatched(resources []*resource.Resource, patched Patched) (*Proxy, error)
 }
 
 // passOver notes that the simulation passes over a filter of a listener; false if no object patched
-// that.
+// that, and it is none of a WasmPlugin.
 func (p *Proxy) passOver(filter string, result *Result) bool {
 	by := p.patched[result.Listener]
+	if f, ok := names.ParsePluginFilter(filter); ok {
+		by = func(string) string { return "wasmplugin/" + f.Namespace + "/" + f.Name }
+	}
 	if by != nil && !slices.ContainsFunc(result.PassedOver, func(o PassedOver) bool { return o.Filter == filter }) {
 		result.PassedOver = append(result.PassedOver, PassedOver{filter, by(filter)})
 	}
@@ -36,7 +40,7 @@ func (p *Proxy) passOver(filter string, result *Result) bool {
 // PassedOver is a filter that the simulation does not know: it may answer requests or change them.
 type PassedOver struct {
 	Filter string
-	// By names the objects that patched the listener.
+	// By names the objects that patched the listener, or the WasmPlugin.
 	By string
 }
 

@@ -50,7 +50,6 @@ const (
 	ServerConflict      Code = "PTL0119"
 	PolicyTwice         Code = "PTL0120"
 	FieldNotServed      Code = "PTL0121"
-	KindNotServed       Code = "PTL0122"
 	HostWithoutService  Code = "PTL0123"
 	ImportsNothing      Code = "PTL0124"
 	HostNotVisible      Code = "PTL0125"
@@ -149,6 +148,11 @@ const (
 	PatchFaulty         Code = "PTL0471"
 	PatchOdd            Code = "PTL0472"
 	PatchOpens          Code = "PTL0473"
+	ModuleMissing       Code = "PTL0481"
+	ModuleAwaited       Code = "PTL0482"
+	ModuleUnverified    Code = "PTL0483"
+	PluginUnmatched     Code = "PTL0484"
+	PluginNotForGRPC    Code = "PTL0485"
 )
 
 // Kind describes a Code.
@@ -187,7 +191,6 @@ var kinds = []Kind{
 	{ServerConflict, "IST0145", Error, status.Conflicted, "a server of a Gateway has the port of another one that comes first, and cannot share it", "the server has no listener"},
 	{PolicyTwice, "", Warning, status.Conflicted, "a DestinationRule has a traffic policy, and an older one for the same host has one", "the policy of the younger rule has no effect"},
 	{FieldNotServed, "", Warning, status.PartlyServed, "a field is not served", "the field has no effect"},
-	{KindNotServed, "", Warning, status.PartlyServed, "a kind is stored and not served", "the object has no effect"},
 	{HostWithoutService, "", Warning, status.ResolvedRefs, "a host of a VirtualService of the mesh gateway is of no service", "no sidecar has a route for the host"},
 	{ImportsNothing, "", Warning, status.ResolvedRefs, "a host of an egress listener of a Sidecar imports no service", "the entry has no effect"},
 	{HostNotVisible, "IST0101", Error, status.ResolvedRefs, "a destination names a service that is not exported to the namespace of the proxies", "requests that take the route are answered with 503"},
@@ -249,7 +252,7 @@ var kinds = []Kind{
 	{PeersChange, "", Info, status.PartlyServed, "PeerAuthentications of a namespace have changed, and not all proxies follow them yet", "servers take what the former and the new ones ask for, until clients follow"},
 	{PlaintextBegins, "", Warning, "", "a change takes encryption away: modes, a rule or labels of endpoints", "clients send plaintext, or servers take it, once the change is through; policies that name identities know no caller then"},
 	{PeersPortUnused, "", Info, status.ResolvedRefs, "portLevelMtls of a PeerAuthentication names a port at which no workload of it takes connections", "what it says of the port has no effect"},
-	{PolicyUnused, "", Info, status.ResolvedRefs, "an AuthorizationPolicy, a RequestAuthentication, a Telemetry or an EnvoyFilter selects no known proxy, or targets no gateway", "it has no effect"},
+	{PolicyUnused, "", Info, status.ResolvedRefs, "an AuthorizationPolicy, a RequestAuthentication, a Telemetry, a WasmPlugin or an EnvoyFilter selects no known proxy, or targets no gateway", "it has no effect"},
 	{PolicyShutsOut, "", Info, status.PartlyServed, "an ALLOW policy has no rules, and no other ALLOW policy is for its workloads", "the workloads refuse every request"},
 	{PolicyShadowed, "", Warning, status.Conflicted, "a DENY policy refuses all that an ALLOW policy allows", "the ALLOW policy has no effect"},
 	{RuleNeverMatches, "", Warning, status.PartlyServed, "a policy names a path, a host or a principal that no request has", "the value matches nothing"},
@@ -286,12 +289,17 @@ var kinds = []Kind{
 	{PatchFaulty, "", Error, status.PartlyServed, "a patch of an EnvoyFilter has a value that cannot be read, or that no Envoy takes", "the patch has no effect"},
 	{PatchOdd, "", Warning, status.PartlyServed, "a patch of an EnvoyFilter has something that Envoy does not know or will lose, or matches a filter by a name that Envoy has lost", "the message says what"},
 	{PatchOpens, "", Warning, status.PartlyServed, "a patch of an EnvoyFilter takes away, or changes, what authenticates, authorizes or encrypts", "its proxies may let in what policies would refuse, also in plaintext"},
+	{ModuleMissing, "", Error, status.ResolvedRefs, "the leading server cannot fetch the module of a WasmPlugin, or nothing says where it is", "proxies go on with the plugin as it was before; without that failStrategy decides whether all requests pass or none"},
+	{ModuleAwaited, "", Info, status.ResolvedRefs, "the leading server has not fetched the module of a WasmPlugin yet", "proxies go on with the plugin as it was before; without that failStrategy decides whether all requests pass or none"},
+	{ModuleUnverified, "", Warning, status.PartlyServed, "a WasmPlugin gives the sha256 of a file on the machines", "nobody checks it, and an Envoy reads a replaced file only when the WasmPlugin changes"},
+	{PluginUnmatched, "", Warning, status.ResolvedRefs, "a WasmPlugin matches what comes into workloads alone (SERVER), and is for gateways alone", "it has no effect"},
+	{PluginNotForGRPC, "", Warning, status.PartlyServed, "a WasmPlugin is for a gRPC program without a proxy", "the program runs no plugins: what the plugin would refuse or change passes there as it is"},
 }
 
 // Follows reports whether users normally write the missing object after this one, as the
 // binding after its Role, or servers or agents do. Then a write is not warned about it.
 func (c Code) Follows() bool {
-	return c == UserUnproved || c == RoleUnbound || c == KeysAwaited || c == ProbeUnreported
+	return c == UserUnproved || c == RoleUnbound || c == KeysAwaited || c == ModuleAwaited || c == ProbeUnreported
 }
 
 // Kinds iterates over the table of all codes, in order.

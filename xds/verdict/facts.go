@@ -6,6 +6,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/modules"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/labels"
@@ -64,6 +65,8 @@ const (
 	BindersRow Row = "b" // the RoleBindings of a role, by its name
 	IssuerRow  Row = "i" // why the keys of an issuer cannot be fetched, by its path
 
+	ModuleRow Row = "e" // why the module of a WasmPlugin cannot be fetched, by its path
+
 	QuietRow Row = "q" // whether an object is an hour old, by its path
 
 	HealthRow Row = "w" // what is reported of the health of a WorkloadEntry, by health.Path
@@ -81,7 +84,7 @@ const firstMeshRow = mesh.Table(0x80)
 // The mesh configuration must be the same in both.
 func ChangedRows(from, to Facts) iter.Seq[Row] {
 	return func(yield func(Row) bool) {
-		_ = changedObjects(from, to, yield) && changedHealth(from, to, yield) && changedMesh(from, to, yield) && changedProxies(from, to, yield) && changedSecrets(from, to, yield) && changedUsers(from, to, yield) && changedKeys(from, to, yield) && grownQuiet(from, to, yield)
+		_ = changedObjects(from, to, yield) && changedHealth(from, to, yield) && changedMesh(from, to, yield) && changedProxies(from, to, yield) && changedSecrets(from, to, yield) && changedUsers(from, to, yield) && changedKeys(from, to, yield) && changedModules(from, to, yield) && grownQuiet(from, to, yield)
 	}
 }
 
@@ -99,6 +102,19 @@ func changedObjects(from, to Facts, yield func(Row) bool) bool {
 					return false
 				}
 			}
+		}
+	}
+	return true
+}
+
+func changedModules(from, to Facts, yield func(Row) bool) bool {
+	before, after := from.Mesh.Inputs().Modules, to.Mesh.Inputs().Modules
+	if before == after {
+		return true
+	}
+	for path, c := range to.Configs().Prefix(modules.PathPrefix) {
+		if before.Fault(c) != after.Fault(c) && !yield(ModuleRow+Row(path)) {
+			return false
 		}
 	}
 	return true

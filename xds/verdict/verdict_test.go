@@ -33,11 +33,11 @@ spec:
   resolution: STATIC
   endpoints: [{address: 10.0.0.1, labels: {version: v1}}]
 `
-	stored = `
+	plugin = `
 apiVersion: extensions.istio.io/v1alpha1
 kind: WasmPlugin
-metadata: {name: stored, namespace: default}
-spec: {url: file:///p.wasm}
+metadata: {name: plugin, namespace: default}
+spec: {url: file:///p.wasm, sha256: ec757060a4717f079363f6d1c96e04a83793174806fc5db3a230e6ab83c28fbb, imagePullSecret: a}
 `
 	dynamic = `
 apiVersion: networking.istio.io/v1
@@ -681,9 +681,9 @@ func TestVerdicts(t *testing.T) {
 			want:    []string{"v PTL0138 spec.hosts[0] beside web"},
 		},
 		{
-			name:    "a kind and a field that are not served",
-			objects: []string{entry, stored, gateway("edge", `{selector: {app: edge}, servers: [{defaultEndpoint: "127.0.0.1:80", port: {number: 80, name: http, protocol: HTTP}, hosts: ["*.example.com"]}]}`)},
-			want:    []string{"stored PTL0122 ", "edge PTL0121 spec.servers[0].defaultEndpoint"},
+			name:    "fields that are not served, and a sum that nobody checks",
+			objects: []string{entry, plugin, gateway("edge", `{selector: {app: edge}, servers: [{defaultEndpoint: "127.0.0.1:80", port: {number: 80, name: http, protocol: HTTP}, hosts: ["*.example.com"]}]}`)},
+			want:    []string{"plugin PTL0121 spec.imagePullSecret", "plugin PTL0483 spec.sha256", "edge PTL0121 spec.servers[0].defaultEndpoint"},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -932,7 +932,7 @@ func TestSchemasNameTheCodesOfTheTable(t *testing.T) {
 	t.Parallel()
 	codes := map[string]bool{}
 	for _, object := range []string{
-		stored, xdstest.Object("DestinationRule", "r", "{host: web.example.com, trafficPolicy: {outlierDetection: {consecutiveErrors: 3}}}"),
+		plugin, xdstest.Object("DestinationRule", "r", "{host: web.example.com, trafficPolicy: {outlierDetection: {consecutiveErrors: 3}}}"),
 		routes("v", `{hosts: [web.example.com], gateways: [edge], http: [{match: [{uri: {prefix: /}}, {headers: {a: {exact: a}}}], route: [{destination: {host: web}}]}, {route: [{destination: {host: web}}]}]}`),
 	} {
 		documents, err := config.Decode("test", []byte(object), schema.Pilot().Type)

@@ -16,6 +16,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/discoverytest"
+	"github.com/portolan-mesh/portolan/discovery/modules"
 	"github.com/portolan-mesh/portolan/discovery/rows"
 	"github.com/portolan-mesh/portolan/discovery/serviceentry"
 	"github.com/portolan-mesh/portolan/storage/address"
@@ -198,6 +199,13 @@ func (w *World) Report(r *health.Report) {
 	w.tb.Helper()
 	w.revision++
 	w.health = w.health.Set(r.Path(), r)
+	w.commit()
+}
+
+// SetModules sets which modules of WasmPlugins were fetched.
+func (w *World) SetModules(set modules.Set) {
+	w.tb.Helper()
+	w.inputs.Modules = set
 	w.commit()
 }
 
@@ -429,6 +437,8 @@ func Object(kind, name, spec string) string {
 		version = "v1alpha3"
 	case strings.HasSuffix(kind, "Authentication") || kind == "AuthorizationPolicy":
 		group = "security.istio.io"
+	case kind == "WasmPlugin":
+		group, version = schema.WasmPlugin.Group, schema.WasmPlugin.Version
 	case kind == "HostGrant":
 		group = schema.HostGrant.Group
 	case kind == "Telemetry":

@@ -51,9 +51,9 @@ func TestApplyReadsFilesAndDirectories(t *testing.T) {
 func TestApplyWarnsOnce(t *testing.T) {
 	t.Parallel()
 	a := startAPI(t)
-	filter := "apiVersion: extensions.istio.io/v1alpha1\nkind: WasmPlugin\nmetadata: {name: x}\nspec: {url: \"oci://a/b\"}\n"
+	filter := "apiVersion: extensions.istio.io/v1alpha1\nkind: WasmPlugin\nmetadata: {name: x}\nspec: {url: file:///b, imagePullSecret: a}\n"
 	o := a.Do(t, filter, "apply", "-f", "-")
-	clitest.Same(t, "stderr", o.Err, "Warning: wasmplugin/default/x: WasmPlugin is stored but not enforced yet (PTL0122)\n")
+	clitest.Same(t, "stderr", o.Err, "Warning: wasmplugin/default/x: spec.imagePullSecret has no effect here: it is for images (oci://), which are refused (PTL0121)\n")
 	clitest.Same(t, "stdout", o.Out, "wasmplugin/default/x  created  rev 2\n")
 }
 

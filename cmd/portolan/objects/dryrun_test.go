@@ -48,9 +48,9 @@ func TestApplyDryRunOfTheServer(t *testing.T) {
 func TestDryRunOfTheClientNeedsNoServer(t *testing.T) {
 	t.Parallel()
 	nowhere := []string{"--server", "http://127.0.0.1:1", "--dry-run=client"}
-	filter := "apiVersion: extensions.istio.io/v1alpha1\nkind: WasmPlugin\nmetadata: {name: x}\nspec: {url: \"oci://a/b\"}\n"
+	filter := "apiVersion: extensions.istio.io/v1alpha1\nkind: WasmPlugin\nmetadata: {name: x}\nspec: {url: file:///b, imagePullSecret: a}\n"
 	o := do(t, clitest.Entry("a", "")+"---\n"+filter, append([]string{"apply", "-f", "-"}, nowhere...)...)
-	if want := (clitest.Outcome{Code: exit.OK, Out: "serviceentry/default/a  valid (dry run)\nwasmplugin/default/x    valid (dry run)\n", Err: "Warning: wasmplugin/default/x: WasmPlugin is stored but not enforced yet (PTL0122)\n"}); o != want {
+	if want := (clitest.Outcome{Code: exit.OK, Out: "serviceentry/default/a  valid (dry run)\nwasmplugin/default/x    valid (dry run)\n", Err: "Warning: wasmplugin/default/x: spec.imagePullSecret has no effect here: it is for images (oci://), which are refused (PTL0121)\n"}); o != want {
 		t.Errorf("%+v", o)
 	}
 	o = do(t, strings.Replace(clitest.Entry("a", ""), "80,", "80000,", 1), append([]string{"apply", "-f", "-"}, nowhere...)...)

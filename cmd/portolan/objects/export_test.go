@@ -159,13 +159,13 @@ func TestImportOfKubernetes(t *testing.T) {
 	}
 	route := `{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: a, namespace: shop, resourceVersion: "48211", uid: x, generation: 7, creationTimestamp: "2025-01-01T00:00:00Z", ` +
 		`managedFields: [{manager: kubectl}]}, spec: {hosts: [a.shop.svc.cluster.local], http: [{directResponse: {status: 404}}]}, status: {observedGeneration: "7"}}`
-	plugin := `{apiVersion: extensions.istio.io/v1alpha1, kind: WasmPlugin, metadata: {name: default, namespace: shop, uid: u2}, spec: {url: "oci://a/b", phase: AUTHZ}}`
+	config := `{apiVersion: portolan.io/v1, kind: MeshConfig, metadata: {name: default, namespace: shop, uid: u2}, spec: {serviceEntryVisibility: {applyToSidecars: true}}}`
 	clitest.Same(t, "without security", a.Must(t, list(route), "import", "-f", "-"), "virtualservice/shop/a  created  rev 2\n")
 	if text := a.Must(t, "", "get", "vs/a", "-n", "shop", "-o", "yaml"); !strings.Contains(text, "2025-01-01") || strings.Contains(text, "managedFields") || strings.Contains(text, "48211") {
 		t.Errorf("it is stored as %s", text)
 	}
-	const fault = "wasmplugin/shop/default: spec.phase: "
-	if o := a.Do(t, list(route, plugin), "import", "-f", "-"); o.Code != exit.Data || !strings.Contains(o.Err, fault) || !strings.Contains(o.Err, "items[1]") || !strings.Contains(o.Err, "--accept-unserved takes it") {
+	const fault = "meshconfig/shop/default: spec.serviceEntryVisibility.applyToSidecars: "
+	if o := a.Do(t, list(route, config), "import", "-f", "-"); o.Code != exit.Data || !strings.Contains(o.Err, fault) || !strings.Contains(o.Err, "items[1]") || !strings.Contains(o.Err, "--accept-unserved takes it") {
 		t.Errorf("%+v", o)
 	}
 	recorded, err := os.ReadFile("../../../integration/testdata/moving-from-istio/all.yaml")
@@ -175,11 +175,11 @@ func TestImportOfKubernetes(t *testing.T) {
 	if out := a.Must(t, string(recorded), "import", "-f", "-"); !strings.Contains(out, "authorizationpolicy/shop/reviews         created") {
 		t.Errorf("an export of a cluster: %s", out)
 	}
-	applied := `{apiVersion: extensions.istio.io/v1alpha1, kind: WasmPlugin, metadata: {name: default, namespace: shop, annotations: {kubectl.kubernetes.io/last-applied-configuration: "{}"}}, spec: {url: "oci://a/b", phase: AUTHZ}}`
+	applied := `{apiVersion: portolan.io/v1, kind: MeshConfig, metadata: {name: default, namespace: shop, annotations: {kubectl.kubernetes.io/last-applied-configuration: "{}"}}, spec: {serviceEntryVisibility: {applyToSidecars: true}}}`
 	if o := a.Do(t, applied, "import", "-f", "-"); o.Code != exit.Data || !strings.Contains(o.Err, fault) {
 		t.Errorf("one alone: %+v", o)
 	}
-	if o := a.Do(t, list(plugin), "import", "-f", "-", "--accept-unserved"); o.Code != exit.OK || !strings.Contains(o.Err, "wasmplugin/shop/default: spec.phase AUTHZ is not served yet") {
+	if o := a.Do(t, list(config), "import", "-f", "-", "--accept-unserved"); o.Code != exit.OK || !strings.Contains(o.Err, "meshconfig/shop/default: spec.serviceEntryVisibility.applyToSidecars has no effect here") {
 		t.Errorf("%+v", o)
 	}
 }

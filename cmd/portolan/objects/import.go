@@ -27,9 +27,9 @@ that of those that contend the same one wins. Objects that are there already kee
 their own; those that are in no file stay. resourceVersions, uids, generations,
 managedFields and statuses are ignored.
 
-What kubectl has written may have objects whose security has no effect here yet, such
-as a WasmPlugin that authorizes requests. These are refused without --accept-unserved:
-they would not be as secure as they look.
+A file may have objects whose security has no effect here yet, such as a MeshConfig
+with serviceEntryVisibility. These are refused without --accept-unserved: they would
+not be as secure as they look.
 
 --dry-run=server shows what would change; --wait waits until the proxies have taken
 it, in parts part by part.` + chunksHelp + waitHelp,
@@ -50,7 +50,7 @@ it, in parts part by part.` + chunksHelp + waitHelp,
 	o.files.register(c, "import")
 	o.writeFlags.register(c)
 	o.registerChunks(c)
-	c.Flags().BoolVar(&o.acceptUnserved, "accept-unserved", false, "take objects of Kubernetes whose security is not served yet, without effect")
+	c.Flags().BoolVar(&o.acceptUnserved, "accept-unserved", false, "take objects whose security is not served yet, without effect")
 	return c
 }
 

@@ -79,8 +79,8 @@ func TestStrictBatches(t *testing.T) {
 			s.Do(t, "DELETE", shopEntries+"/a", "")
 		}
 	}
-	// What is stored and not served counts as a warning.
-	const odd = `{"apiVersion":"extensions.istio.io/v1alpha1","kind":"WasmPlugin","metadata":{"name":"f","namespace":"shop"},"spec":{"url":"oci://a/b"}}`
+	// A field without effect counts as a warning.
+	const odd = `{"apiVersion":"extensions.istio.io/v1alpha1","kind":"WasmPlugin","metadata":{"name":"f","namespace":"shop"},"spec":{"url":"file:///b","imagePullSecret":"a"}}`
 	s := resttest.Start(t, 0, nil)
 	for strict, want := range map[string]int{"error": 200, "warning": 422, "info": 400} {
 		if a := s.Do(t, "POST", batches, strings.Replace(batchOf(write("apply", odd)), "{", `{"strict":"`+strict+`",`, 1)); a.Code != want {
@@ -114,9 +114,9 @@ func TestAdviceIsAmongTheWarnings(t *testing.T) {
 	if a := s.Do(t, "DELETE", shopEntries+"/y", ""); !strings.Contains(strings.Join(a.Header.Values("Warning"), "\n"), "somebody dangles") {
 		t.Errorf("a delete of one object: %d, warnings %q", a.Code, a.Header.Values("Warning"))
 	}
-	const odd = `{"apiVersion":"extensions.istio.io/v1alpha1","kind":"WasmPlugin","metadata":{"name":"f","namespace":"shop"},"spec":{"url":"oci://a/b"}}`
+	const odd = `{"apiVersion":"extensions.istio.io/v1alpha1","kind":"WasmPlugin","metadata":{"name":"f","namespace":"shop"},"spec":{"url":"file:///b","imagePullSecret":"a"}}`
 	result := parse[batch.Result](t, s.Do(t, "POST", batches, batchOf(write("apply", odd))).Body)
-	if diff := cmp.Diff([]string{"wasmplugin/shop/f: WasmPlugin is stored but not enforced yet (PTL0122)", "wasmplugin/shop/f: one of 1"}, result.Warnings); diff != "" {
+	if diff := cmp.Diff([]string{"wasmplugin/shop/f: spec.imagePullSecret has no effect here: it is for images (oci://), which are refused (PTL0121)", "wasmplugin/shop/f: one of 1"}, result.Warnings); diff != "" {
 		t.Errorf("what the schema says comes first (-want +got)\n%s", diff)
 	}
 	if a := s.Do(t, "POST", batches, batchOf(write("apply", entry("a", "")), write("apply", strings.Replace(entry("b", ""), `"number":80`, `"number":800000`, 1)))); strings.Contains(a.Body, "one of") {

@@ -14,11 +14,11 @@ type insecure struct{ path, apiVersion, kind, spec, field string }
 
 // document returns the object with more metadata, which begins with a comma.
 func (i insecure) document(metadata string) string {
-	return `{"apiVersion":"` + i.apiVersion + `","kind":"` + i.kind + `","metadata":{"name":"x","namespace":"shop"` + metadata + `},"spec":` + i.spec + `}`
+	return `{"apiVersion":"` + i.apiVersion + `","kind":"` + i.kind + `","metadata":{"name":"default","namespace":"shop"` + metadata + `},"spec":` + i.spec + `}`
 }
 
 var insecureObjects = map[string]insecure{
-	"WasmPlugin": {"extensions.istio.io/v1alpha1/namespaces/shop/wasmplugins", "extensions.istio.io/v1alpha1", "WasmPlugin", `{"url":"oci://a/b","phase":"AUTHZ"}`, "spec.phase"},
+	"MeshConfig": {"portolan.io/v1/namespaces/shop/meshconfigs", "portolan.io/v1", "MeshConfig", `{"trustDomainAliases":["a.b"],"serviceEntryVisibility":{"applyToSidecars":true}}`, "spec.serviceEntryVisibility.applyToSidecars"},
 }
 
 // TestUnservedSecurityIsRefused: only a restore stores it, whatever the request, unless
@@ -33,7 +33,7 @@ func TestUnservedSecurityIsRefused(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				s := resttest.Start(t, 0, func(o *rest.Options) { o.AcceptUnserved = accepted })
-				all, one := "/apis/"+object.path, "/apis/"+object.path+"/x"
+				all, one := "/apis/"+object.path, "/apis/"+object.path+"/default"
 				plain := object.document("")
 				try := func(what string, mayDo bool, method, path, body string) {
 					t.Helper()
@@ -48,7 +48,7 @@ func TestUnservedSecurityIsRefused(t *testing.T) {
 					if a.Code != 422 || s.Store.Version() != before {
 						t.Errorf("%s: %d %s", what, a.Code, a.Body)
 					}
-					for _, want := range []string{strings.ToLower(object.kind) + "/shop/x", object.field, "not served yet", "--accept-unserved", `"causes"`} {
+					for _, want := range []string{strings.ToLower(object.kind) + "/shop/default", object.field, "has no effect here", "--accept-unserved", `"causes"`} {
 						if !strings.Contains(a.Body, want) {
 							t.Errorf("%s: no %s in %s", what, want, a.Body)
 						}
@@ -90,7 +90,7 @@ func TestUnservedSecurityIsRefused(t *testing.T) {
 var differing = func() map[string]string {
 	out := map[string]string{}
 	for _, o := range insecureObjects {
-		spec := strings.NewReplacer("oci://a/b", "oci://a/c").Replace(o.spec)
+		spec := strings.NewReplacer("a.b", "a.c").Replace(o.spec)
 		if spec != o.spec {
 			out[o.kind+o.field] = spec
 		}
@@ -102,8 +102,8 @@ var differing = func() map[string]string {
 func TestUnservedSecurityIsNoConflict(t *testing.T) {
 	t.Parallel()
 	s := resttest.Start(t, 0, nil)
-	object := insecureObjects["WasmPlugin"]
-	if a := s.Do(t, "PUT", "/apis/"+object.path+"/x", object.document("")); a.Code != 404 {
+	object := insecureObjects["MeshConfig"]
+	if a := s.Do(t, "PUT", "/apis/"+object.path+"/default", object.document("")); a.Code != 404 {
 		t.Errorf("replace of none: %d %s", a.Code, a.Body)
 	}
 	if a := s.Do(t, "POST", batches, batchOf(write("restore", object.document("")))); a.Code != 200 {

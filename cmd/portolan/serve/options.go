@@ -78,7 +78,7 @@ type Options struct {
 	ConfigDirs      []string
 	ConfigDirsFirst bool
 	// ConfigPeers are other control planes whose objects the server follows, after the store
-	// and the directories. The server sets Worker, Schemas, Domain, AcceptUnserved, NodeName,
+	// and the directories. The server sets Worker, Schemas, Domain, NodeName,
 	// HistoryMemory, Log and Registerer.
 	ConfigPeers []mcp.Options
 	// ConfigKube are clusters of Kubernetes whose Istio objects the server follows, after all

@@ -20,7 +20,7 @@ func (s *server) peers() ([]aggregate.Source, error) {
 	var out []aggregate.Source
 	for _, o := range s.o.ConfigPeers {
 		o.Worker, o.Schemas, o.Domain = cache.NewWorker(), s.configs.Schemas(), s.o.Mesh.Domain
-		o.AcceptUnserved, o.HistoryMemory = s.o.AcceptUnserved, s.o.HistoryMemory
+		o.HistoryMemory = s.o.HistoryMemory
 		o.NodeName, o.Log, o.Registerer = nodeName(), s.log(loglevel.Cache), s.metrics
 		c, err := mcp.New(o)
 		if err != nil {

@@ -47,6 +47,7 @@ func (s *server) addRegistries() error {
 			return err
 		}
 	}
+	s.worker.AtTaskEnd(s.modules.Follow)
 	s.worker.AtTaskEnd(s.xds.Commit) // after the hooks of the registries
 	return nil
 }

@@ -32,6 +32,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/identity/jwks"
 	"github.com/portolan-mesh/portolan/discovery/identity/oidc"
 	"github.com/portolan-mesh/portolan/discovery/lastknown"
+	"github.com/portolan-mesh/portolan/discovery/modules"
 	"github.com/portolan-mesh/portolan/discovery/registration"
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/etcd/peercert"
@@ -61,6 +62,7 @@ type server struct {
 	secrets      secrets
 	tokens       *join.Tokens
 	keys         *jwks.Fetcher
+	modules      *modules.Fetcher
 	issuers      *oidc.Verifier
 	proof        identity.Proof // verifies the credential for a first certificate
 	keeper       *access.Keeper
@@ -148,6 +150,7 @@ func (s *server) addCache() error {
 // addXDS creates the xDS server. It receives the rows of the registries, which are created
 // after it.
 func (s *server) addXDS() error {
+	s.modules = modules.New(modules.Options{Worker: s.worker, Configs: s.source.Handled, Logger: s.log(loglevel.XDS)})
 	s.xds = xds.New(xds.Options{
 		Configs: s.source, Mesh: s.o.Mesh, Types: catalogue.Types(), Synced: s.synced,
 		Export:      export.New(export.Options{Schemas: s.configs.Schemas(), AllSources: s.o.ExportSources, Logger: s.log(loglevel.XDS)}),
@@ -156,8 +159,8 @@ func (s *server) addXDS() error {
 			Peer: s.peerOf, MayExport: s.mayExport, OnRefusal: s.proxyRefused, HangUp: s.proxies.conns.HangUp,
 			MaxFirstSyncs: s.o.MaxFirstSyncs, MaxIdentityStreams: s.o.MaxIdentityStreams, StreamMemory: s.o.StreamMemory, StreamsMemory: s.o.StreamsMemory,
 		},
-		SealingKeys: s.secrets.sealer.Keys,
-		Registries:  func() discovery.Fork { return s.registry.Fork() }, Published: s.publishing(),
+		SealingKeys: s.secrets.sealer.Keys, Modules: s.modules.Set,
+		Registries: func() discovery.Fork { return s.registry.Fork() }, Published: s.publishing(),
 		Registrar: s.registrar, LastActivity: s.proxies.conns.LastActivity, Logger: s.log(loglevel.XDS), Registerer: s.metrics,
 	})
 	s.secrets.sealer.OnChange(func() { s.worker.Post("sealing keys", func() {}) }) // the task ends with a commit
@@ -253,8 +256,11 @@ func (s *server) addAPI() (err error) {
 	return nil
 }
 
-// synced says whether the configuration and all registries were read.
-func (s *server) synced() bool { return s.source.HasSynced() && s.registry.HasSynced() }
+// synced says whether the configuration and all registries were read, and the modules of WasmPlugins
+// fetched or tried.
+func (s *server) synced() bool {
+	return s.source.HasSynced() && s.registry.HasSynced() && s.modules.HasSynced()
+}
 
 func (s *server) cacheReady() error {
 	switch {
@@ -300,6 +306,7 @@ func (s *server) run(asked context.Context, api, private net.Listener) error {
 	group.Go(func() error { return s.announce(ctx, api) })
 	group.Go(func() error { return s.jobs.run(ctx) })
 	group.Go(func() error { return s.keys.Run(ctx) })
+	group.Go(func() error { return s.modules.Run(ctx) })
 	group.Go(func() error { return s.verdicts.Run(ctx) })
 	group.Go(func() error { return s.reporter.Run(ctx) })
 	group.Go(func() error { return s.endRevoked(ctx) })

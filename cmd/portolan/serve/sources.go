@@ -221,7 +221,7 @@ func (s *server) directories() []aggregate.Source {
 	for _, dir := range s.o.ConfigDirs {
 		c := file.New(file.Options{
 			Dir: dir, Worker: cache.NewWorker(), Schemas: s.configs.Schemas(), Domain: s.o.Mesh.Domain,
-			AcceptUnserved: s.o.AcceptUnserved, HistoryMemory: s.o.HistoryMemory, Log: s.log(loglevel.Cache), Registerer: s.metrics,
+			HistoryMemory: s.o.HistoryMemory, Log: s.log(loglevel.Cache), Registerer: s.metrics,
 		})
 		out = append(out, aggregate.Source{Name: dir, Cache: c, Kind: "directory", Where: absolute(dir), Place: func(key config.Key) string {
 			if place, ok := c.FileOf(key); ok {

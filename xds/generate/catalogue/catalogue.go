@@ -43,7 +43,7 @@ func Types() []generate.ResourceType {
 		generate.ResourceType{
 			Name: "VHDS", Generator: virtualhost.Generator{}, Full: true, Scoped: true, Needs: []resource.Need{traffic},
 		}.Patched(envoyfilter.VirtualHosts{}),
-		{Name: "ECDS", Generator: envoyfilter.Extensions{}, Needed: true, Alike: true, Otherwise: policy.Otherwise, Turn: policy.Turn, Needs: []resource.Need{traffic}},
+		{Name: "ECDS", Generator: envoyfilter.Extensions{}, Needed: true, Alike: true, Otherwise: envoyfilter.Otherwise, Turn: policy.Turn, Needs: []resource.Need{traffic}},
 		{Name: "SDS", Generator: secret.Generator{}, Needed: true},
 		{Name: "NDS", Generator: nametable.Table{}, Full: true},
 		{Name: "NAMES", Generator: nametable.Hosts{}, Full: true},

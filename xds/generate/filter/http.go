@@ -7,13 +7,17 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+	extensions "istio.io/api/extensions/v1alpha1"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/envoy/upstream"
 	"github.com/portolan-mesh/portolan/xds/generate/policy"
+	"github.com/portolan-mesh/portolan/xds/generate/wasmplugin"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/mesh/plugin"
 	"github.com/portolan-mesh/portolan/xds/meshconfig"
+	"github.com/portolan-mesh/portolan/xds/names"
 )
 
 // Kind is a kind of listener.
@@ -30,7 +34,8 @@ const (
 
 // HTTP returns the HTTP filters of a listener, in the order in which a request passes
 // them. The order is Istio's: external authorization, JWT, RBAC, gRPC-Web, fault, CORS,
-// statistics, router. EnvoyFilters insert theirs relative to these. The filter that resolves the
+// statistics, router. WasmPlugins stand before JWT, before RBAC or behind it, by their phase.
+// EnvoyFilters insert theirs relative to these. The filter that resolves the
 // hosts of requests comes right before the router, when the hosts are final.
 //
 // Every listener for outgoing requests has the filters for gRPC-Web, faults and CORS, even if
@@ -38,14 +43,22 @@ const (
 // clients know only faults.
 func HTTP(v *mesh.View, k Kind, o Options) []*hcmv3.HttpFilter {
 	var out []*hcmv3.HttpFilter
+	plugins := k.plugins(v, false, o.Port)
 	if k.guarded() {
 		for slot := range policy.HTTPSlots() {
+			switch slot.Name {
+			case names.HTTPTokens:
+				out = append(out, plugins.HTTP(extensions.PluginPhase_AUTHN)...)
+			case names.HTTPAudit:
+				out = append(out, plugins.HTTP(extensions.PluginPhase_AUTHZ)...)
+			}
 			out = append(out, envoy.GuardFilter(slot.Name, slot.Accepts()))
 		}
 	}
 	if len(o.Identities) > 0 {
 		out = append(out, envoy.IdentityFilter(o.Identities))
 	}
+	out = append(out, plugins.HTTP(lastPhase)...)
 	if k == GRPCServer {
 		out = append(out, grpcGuards(v)...)
 	}
@@ -71,6 +84,17 @@ func HTTP(v *mesh.View, k Kind, o Options) []*hcmv3.HttpFilter {
 // ofEnvoy says whether such a listener is one of an Envoy.
 func (k Kind) ofEnvoy() bool { return k == SidecarOutbound || k == SidecarInbound || k == Gateway }
 
+// lastPhase is the phase of plugins that say none.
+const lastPhase = extensions.PluginPhase_UNSPECIFIED_PHASE
+
+// plugins returns the WasmPlugins of such a listener. gRPC programs have none.
+func (k Kind) plugins(v *mesh.View, network bool, port int) *wasmplugin.Plugins {
+	if !k.ofEnvoy() {
+		return &wasmplugin.Plugins{}
+	}
+	return wasmplugin.At(v, plugin.Place{Server: k == SidecarInbound, Network: network, Port: port})
+}
+
 // grpcGuards returns the filters of the policies of a gRPC server, which takes none by ECDS.
 func grpcGuards(v *mesh.View) []*hcmv3.HttpFilter {
 	var out []*hcmv3.HttpFilter
@@ -91,6 +115,8 @@ func (k Kind) guarded() bool { return k == SidecarInbound || k == Gateway }
 // Options describe the connection manager of one listener.
 type Options struct {
 	StatPrefix string
+	// Port is the port of the service, of a gateway or of the workload; 0 if the chain is for any.
+	Port int
 	// RouteConfigName names routes that come over ADS. RouteConfig has routes that are
 	// part of the listener, and wins.
 	RouteConfigName string

@@ -14,6 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/envoy"
 	"github.com/portolan-mesh/portolan/xds/generate/filter"
 	"github.com/portolan-mesh/portolan/xds/generate/route"
+	"github.com/portolan-mesh/portolan/xds/generate/wasmplugin"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/service"
 	"github.com/portolan-mesh/portolan/xds/names"
@@ -51,7 +52,8 @@ func (c *chains) detectHTTP(routes string, to []envoy.CIDR) {
 
 // http adds an HTTP chain with a route configuration.
 func (c *chains) http(routes string, match envoy.FilterChainOptions) {
-	match.Filters = filter.Network(c.view, c.kind, filter.NetworkOptions{}, filter.Manager(c.view, filter.SidecarOutbound, filter.Options{
+	match.Filters = filter.Network(c.view, c.kind, filter.NetworkOptions{Port: c.port}, filter.Manager(c.view, filter.SidecarOutbound, filter.Options{
+		Port:       c.port,
 		StatPrefix: names.HTTPStatPrefix(names.Outbound, c.name), RouteConfigName: routes,
 		DynamicDNS: c.view.AllowAnyDynamicDNS() || c.view.PortDynamic(c.dynamicPort()),
 	}))
@@ -130,7 +132,9 @@ func build(v *mesh.View, k filter.Kind, o envoy.ListenerOptions, routes, cluster
 		needs = append(needs, resource.Need{TypeURL: resource.RouteType, Name: name, Kind: resource.Warm})
 	}
 	slices.Sort(clusters)
-	return envoy.Listener(o), append(needs, resource.TrafficTo(slices.Compact(clusters))...), nil
+	out := envoy.Listener(o)
+	plugins, err := wasmplugin.Needs(v, out)
+	return out, append(append(needs, plugins...), resource.TrafficTo(slices.Compact(clusters))...), err
 }
 
 // hasRequests says whether a filter chain, or nil, takes requests.

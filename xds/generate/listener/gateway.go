@@ -138,7 +138,8 @@ func (e *edge) plaintext() string {
 // routes adds a chain with the route configuration of a server.
 func (e *edge) routes(s *routing.Server, o envoy.FilterChainOptions, statPrefix string) {
 	routes := e.of.RoutesOf(s)
-	o.Filters = filter.Network(e.view, e.kind, filter.NetworkOptions{}, filter.Manager(e.view, filter.Gateway, filter.Options{
+	o.Filters = filter.Network(e.view, e.kind, filter.NetworkOptions{Port: e.port, QUIC: e.quic}, filter.Manager(e.view, filter.Gateway, filter.Options{
+		Port:       e.port,
 		StatPrefix: statPrefix, RouteConfigName: routes, HTTP3: e.quic, DynamicDNS: e.view.PortDynamic(service.AnyPort),
 	}))
 	e.list = append(e.list, envoy.FilterChain(o))

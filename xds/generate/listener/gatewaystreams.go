@@ -152,7 +152,7 @@ func (e *edge) passServices(s *routing.Server) {
 				e.refs = append(e.refs, name)
 				e.list = append(e.list, envoy.FilterChain(envoy.FilterChainOptions{
 					ServerNames: []string{name}, ApplicationProtocols: envoy.MeshProtocols(),
-					Filters: filter.Network(e.view, e.kind, filter.NetworkOptions{}, filter.TCPProxy(e.view, e.kind, envoy.TCPProxyOptions{
+					Filters: filter.Network(e.view, e.kind, filter.NetworkOptions{Port: e.port}, filter.TCPProxy(e.view, e.kind, envoy.TCPProxyOptions{
 						StatPrefix:   cmp.Or(cluster.StatName(e.view, row, subset, p), name),
 						Clusters:     []envoy.WeightedCluster{{Name: name}},
 						IdleTimeout:  e.view.IdleTimeout(row, subset, p.Number),

@@ -89,7 +89,7 @@ func inbound(v *mesh.View, name string, p workload.Port) (proto.Message, []resou
 		options.TLSInspector, options.DetectionTimeout = &envoy.Inspection{}, detectionTimeout(v)
 	}
 	for _, w := range ways {
-		options.FilterChains = append(options.FilterChains, w.chain(v, envoy.FilterChainOptions{}, w.last(v, name, p)))
+		options.FilterChains = append(options.FilterChains, w.chain(v, p.Number, envoy.FilterChainOptions{}, w.last(v, name, p)))
 	}
 	message, needs, err := build(v, filter.SidecarInbound, options, nil, []string{p.Cluster()})
 	return message, append(append(needsOf(ways), policy.Needs(carry(ways))...), needs...), err
@@ -115,7 +115,7 @@ func inboundTCP(v *mesh.View, p workload.Port) *listenerv3.Filter {
 func inboundHTTP(v *mesh.View, name string, p workload.Port) *listenerv3.Filter {
 	return filter.Manager(v, filter.SidecarInbound, filter.Options{
 		StatPrefix: names.HTTPStatPrefix(names.Inbound, name), RouteConfig: inboundRoutes(v, p.Cluster(), p.ServicePort, !p.Protocol.IsGRPC()),
-		GRPCWeb: p.Protocol == discovery.GRPCWeb,
+		GRPCWeb: p.Protocol == discovery.GRPCWeb, Port: p.Number,
 	})
 }
 

@@ -282,7 +282,7 @@ func (c *chains) chain(s *mesh.ServiceRow, st stream, match envoy.FilterChainOpt
 	}
 	resolved := c.resolvedPort(s, st)
 	c.inspectsTLS = c.inspectsTLS || resolved != 0
-	match.Filters = filter.Network(c.view, c.kind, filter.NetworkOptions{ResolveSNI: resolved}, filter.TCPProxy(c.view, c.kind, to))
+	match.Filters = filter.Network(c.view, c.kind, filter.NetworkOptions{Port: c.port, ResolveSNI: resolved}, filter.TCPProxy(c.view, c.kind, to))
 	return envoy.FilterChain(match)
 }
 

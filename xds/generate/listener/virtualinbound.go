@@ -105,10 +105,10 @@ func (in *inboundChains) pass(port int) {
 		if o.Name = names.VirtualInboundListener; w.http {
 			o.Name = names.VirtualInboundCatchAll
 			last = filter.Manager(in.view, filter.SidecarInbound, filter.Options{
-				StatPrefix: names.AltStat(cluster), RouteConfig: inboundRoutes(in.view, cluster, 0, true),
+				Port: port, StatPrefix: names.AltStat(cluster), RouteConfig: inboundRoutes(in.view, cluster, 0, true),
 			})
 		}
-		in.list = append(in.list, w.chain(in.view, o, last))
+		in.list = append(in.list, w.chain(in.view, port, o, last))
 	}
 	if port != 0 {
 		in.inspect(uint32(port), ways)
@@ -130,7 +130,7 @@ func (in *inboundChains) add(p workload.Port) {
 	}
 	for _, w := range ways {
 		o := envoy.FilterChainOptions{Name: name, DestinationPort: uint32(p.Number)}
-		in.list = append(in.list, toAddress(p, w.chain(in.view, o, w.last(in.view, name, p))))
+		in.list = append(in.list, toAddress(p, w.chain(in.view, p.Number, o, w.last(in.view, name, p))))
 	}
 	in.refs = append(in.refs, p.Cluster())
 }

@@ -119,10 +119,10 @@ func inspectsTLS(ways []way) bool {
 	return slices.ContainsFunc(ways, func(w way) bool { return w.transport == envoy.TransportTLS })
 }
 
-// chain makes the filter chain of a way.
-func (w way) chain(v *mesh.View, o envoy.FilterChainOptions, last *listenerv3.Filter) *listenerv3.FilterChain {
+// chain makes the filter chain of a way into a port, 0 for any.
+func (w way) chain(v *mesh.View, port int, o envoy.FilterChainOptions, last *listenerv3.Filter) *listenerv3.FilterChain {
 	o.TransportProtocol, o.ApplicationProtocols, o.Transport = w.transport, w.applications, w.socket.Transport
-	o.Filters = filter.Network(v, filter.SidecarInbound, filter.NetworkOptions{}, last)
+	o.Filters = filter.Network(v, filter.SidecarInbound, filter.NetworkOptions{Port: port}, last)
 	return envoy.FilterChain(o)
 }
 

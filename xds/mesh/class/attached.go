@@ -30,8 +30,10 @@ const (
 	// one with patches for some versions or metadata of proxies, those that are for the proxy are
 	// here too: PatchName.
 	Patch
+	// Plugin is a WasmPlugin that applies: its path.
+	Plugin
 
-	FirstKind, LastKind = Trait, Patch
+	FirstKind, LastKind = Trait, Plugin
 )
 
 // Everywhere says whether the kind attaches to proxies of all namespaces. Other kinds

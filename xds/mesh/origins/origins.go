@@ -13,6 +13,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/destination"
+	"github.com/portolan-mesh/portolan/xds/mesh/plugin"
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 	"github.com/portolan-mesh/portolan/xds/mesh/sidecar"
 	"github.com/portolan-mesh/portolan/xds/mesh/telemetry"
@@ -72,6 +73,14 @@ func Each(reads []mesh.Dependency, do func(config.Key)) {
 			eachTelemetry(a, do)
 		case *telemetry.Metrics:
 			eachTelemetry(a, do)
+		case *plugin.Content:
+			if a != nil {
+				do(a.Key)
+			}
+		case plugin.Standing:
+			if a != (plugin.Standing{}) {
+				do(config.Key{Kind: schema.WasmPlugin, Namespace: a.Namespace, Name: a.Name})
+			}
 		case *sidecar.Sidecar:
 			if a != nil {
 				do(a.Config.Key())

@@ -33,7 +33,8 @@ type targeted interface {
 	GetTargetRefs() []*typev1beta1.PolicyTargetReference
 }
 
-// NewPolicy reads an AuthorizationPolicy, a RequestAuthentication, a Telemetry or an EnvoyFilter.
+// NewPolicy reads an AuthorizationPolicy, a RequestAuthentication, a Telemetry, a WasmPlugin or an
+// EnvoyFilter.
 func NewPolicy(c *config.Config) *Policy {
 	if spec, ok := c.Spec.(*networking.EnvoyFilter); ok {
 		return &Policy{Config: c, selector: spec.GetWorkloadSelector().GetLabels(), targets: spec.GetTargetRefs()}

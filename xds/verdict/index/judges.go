@@ -25,6 +25,7 @@ var judges = map[string]func(*verdict.Judge, *config.Config){
 	schema.MeshConfig.Kind:            security.MeshConfig,
 	schema.Telemetry.Kind:             security.Telemetry,
 	schema.EnvoyFilter.Kind:           security.EnvoyFilter,
+	schema.WasmPlugin.Kind:            security.WasmPlugin,
 	schema.Secret.Kind:                security.Secret,
 	schema.TokenIssuer.Kind:           security.TokenIssuer,
 	schema.RoleBinding.Kind:           security.RoleBinding,

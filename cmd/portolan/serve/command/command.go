@@ -126,7 +126,7 @@ A second signal ends the server at once.`,
 		f.StringVar(&o.sealingKey, "sealing-key", "", "file with the keys that seal secrets in the store, for this user alone; made when the first secret of the store comes (default sealing.key in --data-dir, and none with --etcd-endpoints: secrets are refused)")
 		o.authority.register(f)
 		f.BoolVar(&o.anonymous, "anonymous-loopback", false, "let in whoever calls the config API from this machine as its administrator, also when there are users; without it only until the first user exists")
-		f.BoolVar(&o.unserved, "accept-unserved", false, "store security that is not served yet (WasmPlugins that authenticate or authorize), without effect, as for a migration; refused otherwise")
+		f.BoolVar(&o.unserved, "accept-unserved", false, "store security that is not served yet (serviceEntryVisibility of a MeshConfig), without effect, as for a migration; refused otherwise")
 	})
 	help.Under(f, "The mesh", func() {
 		f.StringVar(&o.meshConfig, "mesh-config", "", "file with a MeshConfig in YAML, under the object of that kind; Istio's defaults without one")

@@ -1,0 +1,146 @@
+package integration
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+)
+
+// moduleServer serves the modules of WasmPlugins, by path.
+type moduleServer struct {
+	*httptest.Server
+	mu      sync.Mutex // guards what follows
+	modules map[string][]byte
+}
+
+func newModuleServer(t testing.TB) *moduleServer {
+	s := &moduleServer{modules: map[string][]byte{}}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if content, there := s.modules[r.URL.Path]; there {
+			_, _ = w.Write(content)
+		} else {
+			http.NotFound(w, r)
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *moduleServer) put(path string, content []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.modules[path] = content
+}
+
+// tinyModule is a plugin that adds its configuration to responses as the header x-wasm. On bytes, it
+// passes those of the client on in upper case. tiny.wat beside it is its source.
+func tinyModule(t testing.TB) []byte {
+	t.Helper()
+	content, err := os.ReadFile("testdata/wasm/tiny.wasm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+// awaitWasm waits until requests are answered with a status, and by plugins with some configurations,
+// the last of the chain first.
+func awaitWasm(t testing.TB, what string, q request, status int, configurations ...string) {
+	t.Helper()
+	client := clientOf(t)
+	eventually(t, what, func() error {
+		got, err := do(t.Context(), client, q)
+		if err == nil && (got.status != status || !slices.Equal(got.header.Values("X-Wasm"), configurations)) {
+			err = fmt.Errorf("%d, %q", got.status, got.header.Values("X-Wasm"))
+		}
+		return err
+	})
+}
+
+// awaitSaid waits until describe of a WasmPlugin says some words.
+func (s *server) awaitSaid(name string, words ...string) {
+	s.t.Helper()
+	eventually(s.t, "describe wasmplugin "+name, func() error {
+		said := s.must("", "describe", "wasmplugin", name, "-n", "shop")
+		for _, word := range words {
+			if !strings.Contains(said, word) {
+				return fmt.Errorf("it does not say %q:\n%s", word, said)
+			}
+		}
+		return nil
+	})
+}
+
+// TestAddWasmPage applies the objects of docs/tasks/add-wasm.md, and sees in requests what the plugins
+// do: from a file and a web server, in the order of their phases, as long as a module is missing, and
+// when the proxy rejects one.
+func TestAddWasmPage(t *testing.T) {
+	t.Parallel()
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
+		web, module := newModuleServer(t), tinyModule(t)
+		other := append(slices.Clip(module), 0, 2, 1, 'x') // with a custom section: plugins of one module share a VM
+		sum := fmt.Sprintf("%x", sha256.Sum256(other))
+		file := filepath.Join(t.TempDir(), "plugin.wasm")
+		if err := os.WriteFile(file, module, 0o644); err != nil { //nolint:gosec // Envoy may run as another user
+			t.Fatal(err)
+		}
+		here := strings.NewReplacer("/etc/envoy/plugin.wasm", file, "http://10.0.0.40:8000", web.URL, "ec757060a4717f079363f6d1c96e04a83793174806fc5db3a230e6ab83c28fbb", sum)
+		objects := pageObjects(t, "add-wasm.md", 3, here)
+		greeter, checker, network := objects[0], objects[1], objects[2]
+		s, edge, q := startPatched(t, v)
+
+		s.apply(greeter)
+		awaitWasm(t, "a plugin from a file", q, 200, `{"greeting":"hello"}`)
+		listeners := edge.listenersModified()
+		s.apply(strings.Replace(greeter, "greeting: hello", "greeting: bye", 1))
+		awaitWasm(t, "another configuration", q, 200, `{"greeting":"bye"}`)
+		expectEqual(t, "changed listeners", edge.listenersModified(), listeners)
+
+		s.apply(checker)
+		awaitWasm(t, "FAIL_CLOSE, and the module is not there", q, 403)
+		s.awaitSaid("checker", web.URL+"/checker.wasm: it answers 404", "PTL0481")
+		s.apply(strings.Replace(checker, "phase:", "failStrategy: FAIL_OPEN\n  phase:", 1))
+		awaitWasm(t, "FAIL_OPEN, and the module is not there", q, 200, `{"greeting":"bye"}`)
+		s.apply(checker)
+		awaitWasm(t, "FAIL_CLOSE again", q, 403)
+		web.put("/checker.wasm", other)
+		awaitWasm(t, "the module is there: AUTHN is the first in the chain", q, 200, `{"greeting":"bye"}`, `{"realm":"shop"}`)
+
+		bad := []byte("this is no module")
+		web.put("/bad.wasm", bad)
+		broken := strings.NewReplacer("/checker.wasm", "/bad.wasm", sum, fmt.Sprintf("%x", sha256.Sum256(bad)), "realm: shop", "realm: bad").Replace(checker)
+		s.apply(broken)
+		s.awaitSaid("checker", "edge", "Unable to create Wasm plugin")
+		awaitWasm(t, "a rejected module: the former plugin goes on", q, 200, `{"greeting":"bye"}`, `{"realm":"shop"}`)
+		gone := strings.Replace(checker, "/checker.wasm", "/gone.wasm", 1)
+		gone = strings.NewReplacer(sum, strings.Repeat("0", 64), "realm: shop", "realm: gone").Replace(gone)
+		s.apply(gone)
+		s.awaitSaid("checker", "/gone.wasm: it answers 404", "go on with the plugin as it was before")
+		s.apply(strings.Replace(checker, "realm: shop", "realm: city", 1))
+		awaitWasm(t, "the sound module again", q, 200, `{"greeting":"bye"}`, `{"realm":"city"}`)
+
+		s.apply(network)
+		q.path = "/lower"
+		client := clientOf(t)
+		eventually(t, "a plugin of bytes", func() error {
+			got, err := do(t.Context(), client, q)
+			if err == nil && got.echo.Path != "/LOWER" {
+				err = fmt.Errorf("%s %q", got, got.echo.Path)
+			}
+			return err
+		})
+		s.remove(greeter, checker, network)
+		awaitWasm(t, "without plugins", q, 200)
+	})
+}
