@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 	networking "istio.io/api/networking/v1alpha3"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/portolan-mesh/portolan/storage/config"
 )
@@ -89,6 +90,9 @@ func checkMeshConfig(c checker, m *meshv1alpha1.MeshConfig) {
 	if rules := m.GetDefaultDestinationRuleExportTo(); len(rules) > 0 && !slices.Equal(rules, []string{"*"}) && !slices.Equal(rules, []string{"."}) {
 		c.at("defaultDestinationRuleExportTo").warn(`stands for every namespace: only "." limits it`)
 	}
+	c.at("ingressControllerMode").knownValue(m.GetIngressControllerMode(), "OFF, DEFAULT or STRICT")
+	c.at("ingressSelector").syntax(m.GetIngressSelector(), validation.IsValidLabelValue) // the value of a label of gateways
+	c.at("ingressService").syntax(m.GetIngressService(), validation.IsValidLabelValue)
 	checkRetries(c.at("defaultHttpRetryPolicy"), m.GetDefaultHttpRetryPolicy())
 	checkProviders(c.at("extensionProviders"), m.GetExtensionProviders())
 	c.at("pathNormalization", "normalization").knownValue(m.GetPathNormalization().GetNormalization(), "NONE, BASE, MERGE_SLASHES or DECODE_AND_MERGE_SLASHES")

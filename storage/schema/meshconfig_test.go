@@ -37,9 +37,9 @@ func TestMeshConfigRules(t *testing.T) {
 		{"default", "{connectTimeout: 0s, defaultConfig: {gatewayTopology: {forwardClientCertDetails: 9}}}", []string{
 			"spec.connectTimeout: must be at least 1ms, is 0s",
 			"spec.defaultConfig.gatewayTopology.forwardClientCertDetails: 9 is unknown: use SANITIZE, FORWARD_ONLY, APPEND_FORWARD, SANITIZE_SET or ALWAYS_FORWARD_ONLY"}, nil},
-		{"default", "{ingressClass: istio, defaultConfig: {interceptionMode: TPROXY}}", nil, []string{
-			"spec.ingressClass has no effect here: Kubernetes only: it is about Ingress objects, and no source here has them",
-			"spec.defaultConfig.interceptionMode has no effect here: each machine says how it captures traffic: see its agent"}},
+		{"default", "{enablePrometheusMerge: true, defaultConfig: {interceptionMode: TPROXY}}", nil, []string{
+			"spec.defaultConfig.interceptionMode has no effect here: each machine says how it captures traffic: see its agent",
+			"spec.enablePrometheusMerge has no effect here: Kubernetes only: it follows annotations of pods: scrape the application and the proxy by themselves"}},
 		{"default", "{serviceEntryVisibility: {applyToSidecars: true}}", nil, []string{
 			"spec.serviceEntryVisibility.applyToSidecars has no effect here: ServiceEntries that it would hide stay visible: use defaultServiceExportTo and exportTo",
 			"spec.serviceEntryVisibility has no effect here: it is for ambient mode unless applyToSidecars is set, and its policies select by labels of Namespace objects: use defaultServiceExportTo"}},
