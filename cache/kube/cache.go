@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	kubeschema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/portolan-mesh/portolan/cache"
@@ -68,8 +69,10 @@ type Cache struct {
 	// fault is why the cluster's kinds are not known; nil if they are.
 	fault error
 	since time.Time // of fault
-	// versions are the versions being followed, by kind.
-	versions map[config.GroupVersionKind]string
+	// resources are those being followed, by kind.
+	resources map[config.GroupVersionKind]kubeschema.GroupVersionResource
+	// writing is why statuses are not written; nil if they are, or nobody writes them.
+	writing *cache.Problem
 }
 
 var _ cache.ConfigStoreCache = (*Cache)(nil)
@@ -85,7 +88,7 @@ func New(o Options) *Cache {
 	}
 	c := &Cache{
 		Feed: cache.NewFeed(cache.FeedOptions{Worker: o.Worker, Schemas: o.Schemas, HistoryMemory: o.HistoryMemory}),
-		o:    o, pending: map[config.GroupVersionKind]bool{}, listed: map[config.GroupVersionKind]bool{}, versions: map[config.GroupVersionKind]string{},
+		o:    o, pending: map[config.GroupVersionKind]bool{}, listed: map[config.GroupVersionKind]bool{}, resources: map[config.GroupVersionKind]kubeschema.GroupVersionResource{},
 		fault: errNotYet, since: time.Now(),
 	}
 	for _, kind := range o.Schemas.All() {
@@ -219,10 +222,10 @@ func (c *Cache) drop(kind *schema.Schema, but map[types.NamespacedName]bool) {
 	}
 }
 
-// setState takes why a kind is not followed. Without a right to a kind the others are
-// served.
+// setState takes why a kind is not followed. Without a right to a kind, or its definition,
+// the others are served.
 func (c *Cache) setState(kind *schema.Schema, err error) {
-	if errors.Is(err, cluster.ErrDenied) {
+	if errors.Is(err, cluster.ErrDenied) || errors.Is(err, cluster.ErrAbsent) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.settled(kind)
@@ -238,8 +241,46 @@ func (c *Cache) setFault(err error) {
 	c.fault = err
 }
 
-// Problems returns the problems of objects, in the order of their names.
-func (c *Cache) Problems() []cache.Problem { return c.o.Cluster.Problems() }
+// Problems returns the problems of objects, in the order of their names, and last why
+// statuses are not written.
+func (c *Cache) Problems() []cache.Problem {
+	out := c.o.Cluster.Problems()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.writing != nil {
+		out = append(out, *c.writing)
+	}
+	return out
+}
+
+// setWriting takes why statuses are not written, nil if they are.
+func (c *Cache) setWriting(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	was := c.writing
+	switch {
+	case err == nil:
+		c.writing = nil
+	case was == nil || was.Message != "statuses are not written: "+err.Error():
+		c.writing = &cache.Problem{Where: "cluster " + c.o.Cluster.Name(), Message: "statuses are not written: " + err.Error(), Since: time.Now(), Warning: true}
+		c.o.Log.Warn("statuses of objects of a cluster are not written", "cluster", c.o.Cluster.Name(), "err", err)
+	}
+}
+
+// setResource notes in which version a kind is followed; the zero value is none.
+func (c *Cache) setResource(kind *schema.Schema, resource kubeschema.GroupVersionResource) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.resources[kind.GroupVersionKind] = resource
+}
+
+// resourceOf returns the resource of a kind; false if the kind is not followed.
+func (c *Cache) resourceOf(kind config.GroupVersionKind) (kubeschema.GroupVersionResource, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	resource := c.resources[kind]
+	return resource, resource.Version != ""
+}
 
 // Degraded says why the content may be old, nil if it is not: each reason once. Faults of
 // objects do not count: Problems has them.
@@ -261,7 +302,7 @@ func (c *Cache) Degraded() error {
 
 // Whole says whether everything in the cluster is served: it is followed, and no object
 // has a fault.
-func (c *Cache) Whole() bool { return c.Degraded() == nil && len(c.Problems()) == 0 }
+func (c *Cache) Whole() bool { return c.Degraded() == nil && len(c.o.Cluster.Problems()) == 0 }
 
 // Confirmed says whether the newest snapshot is what the cluster has, as far as known: it
 // is followed, and every kind was listed.

@@ -68,6 +68,7 @@ func (c *Cache) followServed(ctx context.Context, served []kubeschema.GroupVersi
 				was.stop()
 				delete(now, kind.GroupVersionKind)
 			}
+			c.setResource(kind, want)
 			if want.Version == "" {
 				c.o.Log.Info("a cluster does not have a kind any more", "cluster", c.o.Cluster.Name(), "kind", kind.Kind)
 				c.absent(kind)

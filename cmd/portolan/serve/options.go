@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/portolan-mesh/portolan/cache/kube/cluster"
 	"github.com/portolan-mesh/portolan/cache/mcp"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance"
 	"github.com/portolan-mesh/portolan/cmd/portolan/serve/loglevel"
@@ -80,6 +81,12 @@ type Options struct {
 	// and the directories. The server sets Worker, Schemas, Domain, AcceptUnserved, NodeName,
 	// HistoryMemory, Log and Registerer.
 	ConfigPeers []mcp.Options
+	// ConfigKube are clusters of Kubernetes whose Istio objects the server follows, after all
+	// other sources. The server sets Log.
+	ConfigKube []cluster.Options
+	// WriteStatus has the leader write conditions of these objects into the clusters. It needs
+	// ObjectStatus.
+	WriteStatus bool
 	// ExportSources exports the objects of all sources to other control planes. Otherwise only
 	// those of the store are exported.
 	ExportSources bool

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/lastknown"
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/etcd/election"
@@ -19,19 +18,16 @@ const (
 	lastSave = 2 * time.Second
 )
 
-// A registrySaver saves the content of registries, for servers that start while the sources of
-// these are away.
+// A registrySaver saves the content of registries and clusters, for servers that start while
+// the sources of these are away.
 type registrySaver struct {
 	store  *etcd.Store
 	saver  *lastknown.Saver
 	logger *slog.Logger
 }
 
-func newRegistrySaver(store *etcd.Store, registries []discovery.Instance, logger *slog.Logger) *registrySaver {
-	return &registrySaver{
-		store: store, logger: logger,
-		saver: lastknown.NewSaver(lastknown.Options{Sources: lastknown.SourcesOf(registries), Logger: logger}),
-	}
+func newRegistrySaver(store *etcd.Store, sources []lastknown.Source, logger *slog.Logger) *registrySaver {
+	return &registrySaver{store: store, logger: logger, saver: lastknown.NewSaver(lastknown.Options{Sources: sources, Logger: logger})}
 }
 
 // run implements job.

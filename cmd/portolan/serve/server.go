@@ -16,6 +16,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache"
 	sources "github.com/portolan-mesh/portolan/cache/aggregate"
 	"github.com/portolan-mesh/portolan/cache/beside"
+	"github.com/portolan-mesh/portolan/cache/kube/cluster"
 	"github.com/portolan-mesh/portolan/cache/mirror"
 	"github.com/portolan-mesh/portolan/cache/statuses"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
@@ -30,6 +31,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/identity/journal"
 	"github.com/portolan-mesh/portolan/discovery/identity/jwks"
 	"github.com/portolan-mesh/portolan/discovery/identity/oidc"
+	"github.com/portolan-mesh/portolan/discovery/lastknown"
 	"github.com/portolan-mesh/portolan/discovery/registration"
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/etcd/peercert"
@@ -68,6 +70,8 @@ type server struct {
 	mirror       *mirror.Cache
 	source       configCache    // the cache from which everything is served
 	sources      *sources.Cache // the same if there are other sources; else nil
+	kube         []*clusterSource
+	clusters     map[string]*cluster.Cluster // connections to clusters, by their references
 	statusCache  *statuses.Cache
 	registry     *aggregate.Registry
 	registrar    *registration.Registrar
@@ -172,7 +176,7 @@ func (s *server) addJobs() error {
 	if err != nil {
 		return err
 	}
-	s.remember = newRegistrySaver(s.configs, s.registry.Registries(), logger)
+	s.remember = newRegistrySaver(s.configs, append(lastknown.SourcesOf(s.registry.Registries()), s.savedClusters()...), logger)
 	all := []job{
 		&pruner{store: s.configs, logger: logger},
 		settles,
@@ -186,6 +190,9 @@ func (s *server) addJobs() error {
 	}
 	if s.o.ObjectStatus {
 		all = append(all, &eventMaker{side: &s.side, statuses: s.statusCache, logger: logger}, &statusWriter{s.configs, progress.Writer{Statuses: s.statusCache, Verdicts: s.verdicts.Index, Logger: logger}})
+	}
+	if s.o.WriteStatus {
+		all = append(all, &clusterStatusWriter{clusters: s.kube, snapshot: s.statusCache.Snapshot})
 	}
 	s.jobs, err = newJobs(s.store.client, s.metrics, logger, all...)
 	return err

@@ -40,8 +40,8 @@ type SourceList struct {
 type SourceStatus struct {
 	Name string `json:"name"`
 	Kind string `json:"kind"`
-	// Where is the path of the directory or file, the address of another control plane, or a
-	// text by which people recognize an etcd.
+	// Where is the path of the directory or file, the address of another control plane or of
+	// the API server of a cluster, or a text by which people recognize an etcd.
 	Where string `json:"where"`
 	// Writable is true if the config API writes to this source.
 	Writable bool `json:"writable"`
@@ -90,14 +90,14 @@ func problemsIn(source aggregate.Status) []cache.Problem {
 func isKept(p cache.Problem) bool { return p.Serving && !p.Warning }
 
 // addConfigs makes the cache of all configuration: the mirror of the store, or an
-// aggregate of it, the directories and the other control planes.
+// aggregate of it, the directories, the other control planes and the clusters.
 func (s *server) addConfigs() error {
 	own := mirror.Options{
 		Worker: s.worker, Schemas: s.configs.Schemas(), Store: s.configs, Domain: s.o.Mesh.Domain, Log: s.log(loglevel.Cache),
 		Registerer: s.metrics, HistoryMemory: s.o.HistoryMemory, Unasked: s.o.Etcd != nil && s.o.Founding == member.FoundNever,
 	}
 	s.mirror = mirror.New(s.store.client, own)
-	if len(s.o.ConfigDirs)+len(s.o.ConfigPeers) == 0 {
+	if len(s.o.ConfigDirs)+len(s.o.ConfigPeers)+len(s.o.ConfigKube) == 0 {
 		s.source = s.mirror
 		return nil
 	}
@@ -112,7 +112,11 @@ func (s *server) addConfigs() error {
 	if err != nil {
 		return err
 	}
-	sources = append(sources, peers...)
+	clusters, err := s.kubeSources()
+	if err != nil {
+		return err
+	}
+	sources = append(append(sources, peers...), clusters...)
 	all, err := aggregate.MakeCache(aggregate.Options{
 		Worker: s.worker, Store: s.mirror, Sources: sources, HistoryMemory: s.o.HistoryMemory, Log: s.log(loglevel.Cache),
 	})

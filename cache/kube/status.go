@@ -1,0 +1,248 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/storage/retry"
+	"github.com/portolan-mesh/portolan/storage/status"
+)
+
+// FieldManager is the manager of the conditions that StatusWriter writes.
+const FieldManager = "portolan"
+
+const (
+	// writePause is the least time between two writes of statuses.
+	writePause = 50 * time.Millisecond
+	// lookPause is how often the writer looks for what is due, and faultPause how long it
+	// waits after a failure.
+	lookPause  = time.Second
+	faultPause = 10 * time.Second
+	// writeTimeout bounds one write.
+	writeTimeout = 10 * time.Second
+)
+
+// StatusWriter writes conditions of the objects of a cluster into their statuses there, by
+// server-side apply. It writes an object only if its conditions differ, and leaves those of
+// other managers alone. One server at a time runs one.
+type StatusWriter struct {
+	Cache *Cache
+	// Source is the Meta.Source of the objects of the Cache.
+	Source string
+	// Snapshot returns the newest configuration with its statuses; nil before the first.
+	Snapshot func() *cache.Snapshot
+
+	// Only the goroutine of Run uses these fields.
+	seen    *cache.Snapshot
+	faulty  map[string]cache.Problem     // by Key.String
+	due     map[string]bool              // by Path
+	written map[string]map[string]string // conditions by Path and type
+	refused map[string]error             // by Path: the cluster does not take the conditions
+}
+
+// Run writes statuses until ctx ends, and then returns nil.
+func (w *StatusWriter) Run(ctx context.Context) error {
+	w.seen, w.faulty, w.due, w.written, w.refused = nil, nil, map[string]bool{}, map[string]map[string]string{}, map[string]error{}
+	defer w.Cache.setWriting(nil)
+	for {
+		pause := lookPause
+		w.follow()
+		err := w.writeDue(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if w.Cache.setWriting(err); len(w.due) > 0 {
+			pause = faultPause
+		}
+		if retry.Sleep(ctx, pause) != nil {
+			return nil
+		}
+	}
+}
+
+// follow notes the objects whose conditions may differ from what was looked at before.
+func (w *StatusWriter) follow() {
+	now := w.Snapshot()
+	if now == nil {
+		return
+	}
+	for change := range pmap.Diff(w.seen.Configs(), now.Configs()) {
+		w.due[change.Key] = true
+	}
+	for change := range pmap.Diff(w.seen.Statuses(), now.Statuses()) {
+		w.due[change.Key] = true
+	}
+	w.seen = now
+	faulty := map[string]cache.Problem{}
+	for _, p := range w.Cache.o.Cluster.Problems() {
+		faulty[p.Object] = p
+		if w.faulty[p.Object].Message != p.Message {
+			w.due[w.pathOf(p.Object)] = true
+		}
+	}
+	for object := range w.faulty {
+		if _, still := faulty[object]; !still {
+			w.due[w.pathOf(object)] = true
+		}
+	}
+	w.faulty = faulty
+}
+
+// pathOf returns the Path of a Key.String of an object in a cluster.
+func (w *StatusWriter) pathOf(object string) string {
+	parts := strings.SplitN(object, "/", 3)
+	for _, kind := range w.Cache.kinds {
+		if len(parts) == 3 && strings.EqualFold(kind.Kind, parts[0]) {
+			return config.Key{Kind: kind.GroupVersionKind, Namespace: parts[1], Name: parts[2]}.Path()
+		}
+	}
+	return ""
+}
+
+// writeDue writes what is due, in the order of the Paths. After an error that is not of one
+// object the rest stays due.
+func (w *StatusWriter) writeDue(ctx context.Context) error {
+	for _, path := range slices.Sorted(maps.Keys(w.due)) {
+		wrote, err := w.write(ctx, path)
+		delete(w.refused, path)
+		switch {
+		case apierrors.IsConflict(err), apierrors.IsInvalid(err):
+			w.refused[path] = err
+		case err != nil:
+			return err
+		}
+		delete(w.due, path)
+		if wrote && retry.Sleep(ctx, writePause) != nil {
+			return nil
+		}
+	}
+	for _, path := range slices.Sorted(maps.Keys(w.refused)) {
+		return fmt.Errorf("%d objects, the first: %w", len(w.refused), w.refused[path])
+	}
+	return nil
+}
+
+// write writes the conditions of an object, if they differ from those in the cluster.
+func (w *StatusWriter) write(ctx context.Context, path string) (wrote bool, err error) {
+	key, ok := config.KeyOfPath(path)
+	if !ok {
+		return false, nil
+	}
+	object := w.seen.Get(key)
+	conditions := w.conditionsOf(key, object)
+	if conditions == nil {
+		delete(w.written, path)
+		return false, nil
+	}
+	want := textsOf(conditions)
+	if maps.Equal(w.written[path], want) {
+		return false, nil
+	}
+	resource, ok := w.Cache.resourceOf(key.Kind)
+	if !ok {
+		return false, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	client := w.Cache.o.Cluster.Dynamic().Resource(resource).Namespace(key.Namespace)
+	there, err := client.Get(ctx, key.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, nil // its deletion will be seen
+	case err != nil:
+		return false, fmt.Errorf("read %s: %w", key, err)
+	case object != nil && string(there.GetUID()) != object.UID:
+		return false, nil // the new object will be seen
+	}
+	if !contains(there, want) {
+		if err := apply(ctx, client, there, conditions); err != nil {
+			return true, fmt.Errorf("write the status of %s: %w", key, err)
+		}
+	}
+	w.written[path] = want
+	return true, nil
+}
+
+// conditionsOf returns the conditions of an object; nil if there is nothing to say, as of an
+// object of another source.
+func (w *StatusWriter) conditionsOf(key config.Key, object *config.Config) []status.Condition {
+	if p, ok := w.faulty[key.String()]; ok {
+		message := p.Message
+		if p.Serving {
+			message += " (what it held before is served)"
+		}
+		return []status.Condition{{Type: status.Accepted, Status: status.False, Reason: "Invalid", Message: message}}
+	}
+	if object == nil || object.Source != w.Source {
+		return nil
+	}
+	report := w.seen.Statuses().Value(key.Path())
+	if !report.About(object) {
+		return nil
+	}
+	return report.Conditions
+}
+
+// textsOf returns what counts of conditions, by type.
+func textsOf(all []status.Condition) map[string]string {
+	out := make(map[string]string, len(all))
+	for _, c := range all {
+		out[c.Type] = c.Status + " " + c.Reason + " " + c.Message
+	}
+	return out
+}
+
+// contains says whether the conditions in a cluster are as wanted.
+func contains(there *unstructured.Unstructured, want map[string]string) bool {
+	all, _, err := unstructured.NestedSlice(there.Object, "status", "conditions")
+	if err != nil || len(all) < len(want) {
+		return false
+	}
+	found := 0
+	for _, one := range all {
+		c, _ := one.(map[string]any)
+		text := fmt.Sprint(c["status"], " ", c["reason"], " ", c["message"])
+		if name, ok := c["type"].(string); ok && want[name] == text {
+			found++
+		}
+	}
+	return found == len(want)
+}
+
+// apply applies conditions to an object in a cluster.
+func apply(ctx context.Context, client dynamic.ResourceInterface, there *unstructured.Unstructured, conditions []status.Condition) error {
+	var list []any
+	for _, c := range conditions {
+		one := map[string]any{"type": c.Type, "status": c.Status, "reason": c.Reason, "message": c.Message}
+		if !c.Since.IsZero() {
+			one["lastTransitionTime"] = c.Since.UTC().Format(time.RFC3339)
+		}
+		list = append(list, one)
+	}
+	object := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": there.GetAPIVersion(), "kind": there.GetKind(),
+		"metadata": map[string]any{"name": there.GetName(), "namespace": there.GetNamespace(), "uid": string(there.GetUID())},
+		"status":   map[string]any{"conditions": list, "observedGeneration": there.GetGeneration()},
+	}}
+	_, err := client.ApplyStatus(ctx, there.GetName(), object, metav1.ApplyOptions{FieldManager: FieldManager})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case apierrors.IsForbidden(err):
+		return errors.New("the account may not patch its status: grant it the verb patch for the resource with /status")
+	}
+	return err
+}

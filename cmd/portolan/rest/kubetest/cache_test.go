@@ -1,0 +1,188 @@
+package kubetest_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/portolan-mesh/portolan/cache/cachetest"
+	"github.com/portolan-mesh/portolan/cache/kube"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/kubetest"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+// running is a cache that runs until the test ends.
+type running struct {
+	*kube.Cache
+	t *testing.T
+}
+
+func run(t *testing.T, api *kubetest.API, set ...func(*kube.Options)) running {
+	t.Helper()
+	c, worker := newCache(t, api, set...)
+	cachetest.NewRig(t, cachetest.Subject{Cache: c, Worker: worker}).Launch()
+	return running{c, t}
+}
+
+// names returns the names of the objects with their kinds.
+func (r running) names() []string {
+	var out []string
+	for object := range r.Snapshot().Configs().Values() {
+		out = append(out, object.Kind+" "+object.Name)
+	}
+	return out
+}
+
+func (r running) await(want ...string) {
+	r.t.Helper()
+	r.until(fmt.Sprint(want), func() bool { return r.Snapshot() != nil && slices.Equal(r.names(), want) })
+}
+
+func (r running) until(what string, is func() bool) {
+	r.t.Helper()
+	deadline, tick := time.After(10*time.Second), time.NewTicker(2*time.Millisecond)
+	defer tick.Stop()
+	for !is() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			r.t.Fatalf("never: %s; has %v, degraded %v, problems %v", what, r.names(), r.Degraded(), r.Problems())
+		}
+	}
+}
+
+func (r running) degraded(text string) {
+	r.t.Helper()
+	r.until("degraded by "+text, func() bool {
+		err := r.Degraded()
+		return text == "" && err == nil || text != "" && err != nil && strings.Contains(err.Error(), text)
+	})
+}
+
+func writeRule(t *testing.T, api *kubetest.API, name string) {
+	t.Helper()
+	body := fmt.Sprintf(`{"apiVersion":"networking.istio.io/v1","kind":"DestinationRule","metadata":{"name":%q,"namespace":"shop"},"spec":{"host":"a.example"}}`, name)
+	if got := api.Do(t, "POST", "/apis/networking.istio.io/v1/namespaces/shop/destinationrules", body); got.Code != http.StatusCreated {
+		t.Fatal(got)
+	}
+}
+
+func entry(name string) *config.Config {
+	object := cachetest.ServiceEntry("shop", name, 1)
+	if err := kube.Stamp(object); err != nil {
+		panic(err)
+	}
+	return object
+}
+
+// A server that starts while the cluster is away serves what that last had.
+func TestCacheRecalls(t *testing.T) {
+	t.Parallel()
+	api := kubetest.Start(t)
+	writeRule(t, api, "here")
+	api.Down()
+	var tries atomic.Int32
+	r := run(t, api, func(o *kube.Options) {
+		o.Recall = func(context.Context) ([]*config.Config, error) {
+			if tries.Add(1) == 1 {
+				return nil, http.ErrServerClosed // the store is away, too
+			}
+			return []*config.Config{entry("gone"), entry("stays")}, nil
+		}
+	})
+	r.await("ServiceEntry gone", "ServiceEntry stays")
+	r.degraded("connection refused")
+	if r.Confirmed() {
+		t.Fatal("confirmed without an answer")
+	}
+	write(t, api, "stays", "a.example")
+	api.Up(t)
+	r.await("DestinationRule here", "ServiceEntry stays")
+	r.until("confirmed", r.Confirmed)
+	if place := r.Place(config.Key{Kind: schema.ServiceEntry, Namespace: "shop", Name: "stays"}); !strings.Contains(place, "-n shop serviceentries.networking.istio.io stays") {
+		t.Fatal(place)
+	}
+}
+
+// Without a right to one kind the others are served, and what is known of that one stays.
+func TestCacheWithoutARight(t *testing.T) {
+	t.Parallel()
+	api := kubetest.Start(t)
+	writeRule(t, api, "here")
+	write(t, api, "new", "a.example")
+	api.Harm(func(w http.ResponseWriter, r *http.Request) bool {
+		if strings.HasSuffix(r.URL.Path, "/serviceentries") {
+			kubetest.Refuse(w, http.StatusForbidden, "Forbidden", "no")
+			return true
+		}
+		return false
+	})
+	r := run(t, api, func(o *kube.Options) {
+		o.Recall = func(context.Context) ([]*config.Config, error) { return []*config.Config{entry("known")}, nil }
+	})
+	r.await("DestinationRule here", "ServiceEntry known")
+	r.degraded("the account may not list serviceentries.networking.istio.io in all namespaces")
+	api.Harm(nil)
+	r.await("DestinationRule here", "ServiceEntry new")
+	r.degraded("")
+}
+
+// A kind whose definition appears and goes is followed, in the newest version.
+func TestCacheFollowsDefinitions(t *testing.T) {
+	t.Parallel()
+	api := kubetest.Start(t)
+	writeRule(t, api, "here")
+	write(t, api, "one", "a.example")
+	hidden := func(hide string) {
+		api.Harm(func(w http.ResponseWriter, r *http.Request) bool {
+			if strings.Contains(r.URL.Path+"/", hide) {
+				kubetest.Refuse(w, http.StatusNotFound, "NotFound", "no")
+				return true
+			}
+			return false
+		})
+	}
+	hidden("networking.istio.io/v1")
+	r := run(t, api)
+	r.await()
+	r.degraded("")
+	hidden("networking.istio.io/v1/") // v1beta1 is there
+	r.await("DestinationRule here", "ServiceEntry one")
+	if !slices.Contains(api.Calls(), "watch /apis/networking.istio.io/v1beta1/serviceentries") {
+		t.Error("it is not followed in v1beta1")
+	}
+	hidden("networking.istio.io/v1") // all are gone, so watches end
+	api.Cut(t)
+	r.await()
+	api.Harm(nil)
+	r.await("DestinationRule here", "ServiceEntry one")
+	r.degraded("")
+}
+
+// A server that answers for a while as if it had no kinds takes nothing away.
+func TestCacheKeepsWhatAStartingServerLeavesOut(t *testing.T) {
+	t.Parallel()
+	api := kubetest.Start(t)
+	write(t, api, "one", "a.example")
+	r := run(t, api)
+	r.await("ServiceEntry one")
+	var asked atomic.Int32
+	api.Harm(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path == "/apis" {
+			asked.Add(1)
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(`{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`))
+			return true
+		}
+		return false
+	})
+	r.until("asked again", func() bool { return asked.Load() > 2 })
+	r.await("ServiceEntry one")
+	r.degraded("")
+}

@@ -1,0 +1,158 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/cache/aggregate"
+	"github.com/portolan-mesh/portolan/cache/kube"
+	"github.com/portolan-mesh/portolan/cache/kube/cluster"
+	"github.com/portolan-mesh/portolan/cmd/portolan/serve/loglevel"
+	"github.com/portolan-mesh/portolan/discovery/lastknown"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/etcd/election"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+)
+
+// KubeScheme begins the names of clusters among the sources of configuration.
+const KubeScheme = "kube://"
+
+// clusterSource is a cluster of Kubernetes as a source of configuration.
+type clusterSource struct {
+	*kube.Cache
+	name string // of the source
+
+	mu    sync.Mutex // guards the fields below
+	saved pmap.Map[*config.Config]
+	items pmap.Map[lastknown.Item] // those of saved
+}
+
+// cluster returns a connection to a cluster for one user of it. All users of a kubeconfig
+// and a context have the same connection.
+func (s *server) cluster(o cluster.Options) (*cluster.Cluster, error) {
+	ref := o.Name + "=" + o.File + "#" + o.Context
+	if known := s.clusters[ref]; known != nil {
+		return known.Share(), nil
+	}
+	o.Log = s.log(loglevel.Cache)
+	c, err := cluster.New(o)
+	if err != nil {
+		return nil, err
+	}
+	if s.clusters == nil {
+		s.clusters = map[string]*cluster.Cluster{}
+	}
+	s.clusters[ref] = c
+	return c.Share(), nil
+}
+
+// kubeSources returns the sources for the clusters, each named by the name of the cluster.
+func (s *server) kubeSources() ([]aggregate.Source, error) {
+	var out []aggregate.Source
+	memory := lastknown.In(s.configs, nil)
+	for _, o := range s.o.ConfigKube {
+		c, err := s.cluster(o)
+		if err != nil {
+			return nil, err
+		}
+		one := &clusterSource{name: KubeScheme + c.Name()}
+		one.Cache = kube.New(kube.Options{
+			Cluster: c, Worker: cache.NewWorker(), Schemas: s.configs.Schemas(), Domain: s.o.Mesh.Domain,
+			AcceptUnserved: s.o.AcceptUnserved, HistoryMemory: s.o.HistoryMemory, Log: s.log(loglevel.Cache),
+			Recall: func(ctx context.Context) ([]*config.Config, error) { return one.recall(ctx, memory, s) },
+		})
+		s.kube = append(s.kube, one)
+		out = append(out, aggregate.Source{Name: one.name, Cache: one.Cache, Kind: "cluster", Where: c.Server(), Place: one.Place})
+	}
+	return out, nil
+}
+
+// savedClusters returns the clusters as sources whose last content is saved.
+func (s *server) savedClusters() []lastknown.Source {
+	var out []lastknown.Source
+	for _, c := range s.kube {
+		out = append(out, c)
+	}
+	return out
+}
+
+// SourceName implements lastknown.Source.
+func (c *clusterSource) SourceName() string {
+	return "config-kube/" + url.PathEscape(strings.TrimPrefix(c.name, KubeScheme))
+}
+
+// savedObject is an object as an item of what is saved.
+type savedObject config.Config
+
+// Value implements lastknown.Item.
+func (o *savedObject) Value() ([]byte, error) { return config.ToJSON((*config.Config)(o), "") }
+
+// Known implements lastknown.Source.
+func (c *clusterSource) Known() (lastknown.Known, bool) {
+	if !c.Confirmed() {
+		return lastknown.Known{}, false
+	}
+	now := c.Snapshot().Configs()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for change := range pmap.Diff(c.saved, now) {
+		if change.HasNew {
+			c.items = c.items.Set(change.Key, (*savedObject)(change.New))
+		} else {
+			c.items = c.items.Delete(change.Key)
+		}
+	}
+	c.saved = now
+	return lastknown.Known{Items: c.items}, true
+}
+
+// recall returns the objects that were saved.
+func (c *clusterSource) recall(ctx context.Context, memory lastknown.Memory, s *server) ([]*config.Config, error) {
+	recalled, err := memory.Recall(ctx, c.SourceName())
+	if err != nil {
+		return nil, err
+	}
+	var out []*config.Config
+	for path, value := range recalled.Items {
+		object, err := config.FromJSON(value, s.configs.Schemas().Type)
+		if err == nil {
+			object.Domain = s.o.Mesh.Domain
+			err = kube.Stamp(object)
+		}
+		if err != nil { // a newer server may have saved it
+			s.log(loglevel.Cache).Warn("an object that was saved of a cluster is left out", "cluster", c.name, "path", path, "err", err)
+			continue
+		}
+		out = append(out, object)
+	}
+	slices.SortFunc(out, config.Compare)
+	return out, nil
+}
+
+// clusterStatusWriter writes conditions of objects into their clusters.
+type clusterStatusWriter struct {
+	clusters []*clusterSource
+	snapshot func() *cache.Snapshot
+}
+
+// run implements job. What it writes is the same on every server, so nothing is lost if it
+// overlaps with the next leader.
+func (w *clusterStatusWriter) run(ctx context.Context, _ *election.Leader) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, c := range w.clusters {
+		group.Go(func() error {
+			if err := (&kube.StatusWriter{Cache: c.Cache, Source: c.name, Snapshot: w.snapshot}).Run(ctx); err != nil {
+				return fmt.Errorf("statuses of %s: %w", c.name, err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}

@@ -1,0 +1,89 @@
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+)
+
+// TestConfigOfACluster serves the objects of a cluster, which is another server: its API has
+// the shape of Kubernetes'. A change there reaches the proxies here. Nothing is lost while the
+// cluster is down, also if this server starts meanwhile.
+func TestConfigOfACluster(t *testing.T) {
+	x := newShop(t)
+	hub := startServer(t, serverOptions{})
+	hub.apply(x.entry(x.v1, x.v2), x.rule(), x.door(), x.routes(100, 0))
+	const name = "kube://east"
+	s := startServer(t, serverOptions{args: []string{"--config-kube", "east=" + hub.kubeconfigFile(t), "--write-status", "--log-level", "debug"}})
+	s.awaitSource(name, "", 4)
+	edge, client := s.startPair(protocol.Delta)
+	reply := func(version string) {
+		t.Helper()
+		awaitReply(t, x.atGateway("/"), version)
+		awaitReply(t, x.atSidecar("/"), version)
+	}
+	reply("v1")
+	hub.apply(x.routes(0, 100))
+	reply("v2")
+
+	if text := s.must("", "get", "serviceentry", "reviews", "-n", "shop", "-o", "yaml"); !strings.Contains(text, "portolan.io/source: "+name) {
+		t.Errorf("an object of a cluster does not say so: %s", text)
+	}
+	if text := s.must("", "get", "serviceentries", "-A"); !strings.Contains(text, name) {
+		t.Errorf("a list does not say where an object is from: %s", text)
+	}
+	if text := s.must("", "source", "list"); !strings.Contains(text, name) || !strings.Contains(text, hub.api) {
+		t.Errorf("the list of sources lacks the cluster: %s", text)
+	}
+	out := s.try("", "delete", "virtualservice", "reviews", "-n", "shop", "--yes")
+	for _, words := range []string{"the object comes from the source " + name, "-n shop virtualservices.networking.istio.io reviews", "change it there"} {
+		if out.code == 0 || !strings.Contains(out.stderr, words) {
+			t.Errorf("deleting an object of a cluster: exit code %d, %s", out.code, out.stderr)
+		}
+	}
+
+	eventually(t, "the objects of the cluster are saved", func() error {
+		if !strings.Contains(s.process.output(), `msg="what a source has is saved" source=config-kube/east items=4`) {
+			return fmt.Errorf("it is not logged")
+		}
+		return nil
+	})
+	hub.kill()
+	named := func() {
+		t.Helper()
+		eventually(t, "the server is ready, and names the cluster", func() error {
+			text, err := s.get("/readyz?verbose", nil)
+			if err == nil && !strings.Contains(string(text), "[!] sources: source "+name+": since ") {
+				return fmt.Errorf("%s", text)
+			}
+			return err
+		})
+	}
+	named()
+	reply("v2")
+	if err := s.process.terminate(t); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	s.start()
+	if took := time.Since(began); took > 4*time.Second {
+		t.Errorf("the server is ready only after %s", took)
+	}
+	named()
+	s.awaitSource(name, "connection refused", 4)
+	s.startEnvoy(envoyOptions{kind: "sidecar", name: "late", variant: protocol.StateOfTheWorld, ip: "10.0.0.9"})
+	reply("v2")
+
+	hub.start()
+	s.awaitSource(name, "", 4)
+	hub.apply(x.routes(100, 0))
+	reply("v1")
+	hub.remove(x.rule())
+	s.awaitSource(name, "", 3)
+	s.expectNothingRejected()
+	edge.expectNothingRejected()
+	client.expectNothingRejected()
+}
