@@ -28,16 +28,9 @@ spec: {hosts: [%[1]s.shop.svc.cluster.local], location: MESH_INTERNAL, resolutio
 `, name, port)
 }
 
-// TestIngress: an Ingress that kubectl applies routes by host and path, with TLS by a secret, at a
-// real gateway; a second Ingress of the host adds its paths. What is wrong is said of the Ingress.
-func TestIngress(t *testing.T) {
-	t.Parallel()
-	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
-		s, plain, secure := startServer(t, serverOptions{}), freePort(t), freePort(t)
-		k, of := newKubectl(t, s), newAuthority(t, "authority")
-		web, api, rest := startUpstream(t, "web"), startUpstream(t, "api"), startUpstream(t, "rest")
-		// The gateway's service maps the ports of Ingresses to free ones.
-		s.apply(ingressService("web", web.port), ingressService("api", api.port), ingressService("rest", rest.port), fmt.Sprintf(`
+// ingressPorts is the service of a gateway, which maps the ports of Ingresses.
+func ingressPorts(plain, secure int) string {
+	return fmt.Sprintf(`
 apiVersion: networking.istio.io/v1
 kind: ServiceEntry
 metadata: {name: gateway, namespace: istio-system}
@@ -47,7 +40,19 @@ spec:
   resolution: STATIC
   ports: [{number: 80, name: http, protocol: HTTP, targetPort: %d}, {number: 443, name: https, protocol: HTTPS, targetPort: %d}]
   endpoints: [{address: 10.0.0.1}]
-`, plain, secure))
+`, plain, secure)
+}
+
+// TestIngress: an Ingress that kubectl applies routes by host and path, with TLS by a secret, at a
+// real gateway; a second Ingress of the host adds its paths. What is wrong is said of the Ingress.
+func TestIngress(t *testing.T) {
+	t.Parallel()
+	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
+		s, plain, secure := startServer(t, serverOptions{}), freePort(t), freePort(t)
+		k, of := newKubectl(t, s), newAuthority(t, "authority")
+		web, api, rest := startUpstream(t, "web"), startUpstream(t, "api"), startUpstream(t, "rest")
+		// The gateway's service maps the ports of Ingresses to free ones.
+		s.apply(ingressService("web", web.port), ingressService("api", api.port), ingressService("rest", rest.port), ingressPorts(plain, secure))
 		s.startEnvoy(envoyOptions{kind: "router", name: "edge", namespace: "istio-system", labels: "istio=ingressgateway", variant: v})
 
 		first := `
@@ -128,5 +133,42 @@ spec:
 			}
 			return nil
 		})
+	})
+}
+
+// TestIngressOfACluster: gateways serve the Ingresses of a cluster, which is another server: its API
+// has the shape of Kubernetes'. One of another controller is no fault.
+func TestIngressOfACluster(t *testing.T) {
+	t.Parallel()
+	hub := startServer(t, serverOptions{})
+	s, plain := startServer(t, serverOptions{args: []string{"--config-kube", "east=" + hub.kubeconfigFile(t)}}), freePort(t)
+	web := startUpstream(t, "web")
+	s.apply(ingressService("web", web.port), ingressPorts(plain, freePort(t)))
+	s.startEnvoy(envoyOptions{kind: "router", name: "edge", namespace: "istio-system", labels: "istio=ingressgateway", variant: protocol.Delta})
+	ingress := `
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: web, namespace: shop}
+spec:
+  ingressClassName: istio
+  rules: [{host: www.shop.test, http: {paths: [{pathType: Prefix, path: /web, backend: {service: {name: web, port: {name: http}}}}]}}]
+`
+	other := strings.NewReplacer("name: web, namespace", "name: other, namespace", "ClassName: istio", "ClassName: nginx").Replace(ingress)
+	k := newKubectl(t, hub)
+	k.expectOutput(true, ingressClassDocument+"---"+ingress+"---"+other, []string{"apply", "-f", "-"}, "ingress.networking.k8s.io/web created")
+	at := request{port: plain, host: "www.shop.test", path: "/web"}
+	awaitReply(t, at, "web")
+	if out := s.must("", "get", "ingress", "-A"); !strings.Contains(out, "kube://east") {
+		t.Errorf("it is not said where an Ingress is from: %s", out)
+	}
+	if out := s.must("", "analyze"); strings.Contains(out, "ingress/") {
+		t.Errorf("there are findings: %s", out)
+	}
+	k.expectOutput(true, ingress, []string{"delete", "-f", "-"}, "deleted")
+	eventually(t, "the gateway has no routes", func() error {
+		if got, err := do(t.Context(), clientOf(t), at); err == nil {
+			return fmt.Errorf("it answers %s", got)
+		}
+		return nil
 	})
 }

@@ -24,7 +24,11 @@ func (j *judge) ingress(object *config.Config) {
 	if class := ingress.ClassOf(object); class != "" {
 		j.Object(config.Key{Kind: schema.IngressClass, Name: class})
 	}
-	if why, serves := j.Mesh().ServesIngress(object); !serves {
+	why, serves := j.Mesh().ServesIngress(object)
+	if !serves && object.Source != "" {
+		return // a cluster may have other controllers
+	}
+	if !serves {
 		j.Add(verdict.Verdict{
 			Code: verdict.IngressUnserved, Field: "spec.ingressClassName",
 			Message: fmt.Sprintf("makes the Ingress one that no gateway serves: %s", why),
