@@ -30,6 +30,10 @@ const kubeAPIServerBinary = "../.tools/kube-apiserver"
 type kubeAPI struct {
 	url, token string
 	client     *http.Client
+	// ca is the file of the certificate; program and process are what runs.
+	ca      string
+	program processtest.Options
+	process *processtest.Process
 }
 
 // do returns the code, the header and the body of an answer.
@@ -57,9 +61,13 @@ func (a kubeAPI) do(ctx context.Context, method, path, body string, header map[s
 	return answer.StatusCode, answer.Header, string(text), err
 }
 
-// startKubeAPIServer starts Kubernetes' own server with Istio's kinds, on an etcd of its own.
-func startKubeAPIServer(t *testing.T, path string) kubeAPI {
+// startKubeAPIServer starts Kubernetes' own server with Istio's kinds, on an etcd of its own. It
+// lets everybody do everything, unless modes of authorization are named, such as RBAC.
+func startKubeAPIServer(t *testing.T, path string, authorization ...string) kubeAPI {
 	t.Helper()
+	if len(authorization) == 0 {
+		authorization = []string{"AlwaysAllow"}
+	}
 	dir := t.TempDir()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -68,7 +76,7 @@ func startKubeAPIServer(t *testing.T, path string) kubeAPI {
 	const token = "machinery-of-the-test"
 	files := map[string][]byte{
 		"sa.key":    pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}),
-		"tokens":    []byte(token + ",tester,tester,system:masters\n"),
+		"tokens":    []byte(token + ",tester,tester,system:masters\n" + followerToken + ",follower,follower\n"),
 		"empty.crt": nil,
 	}
 	for name, content := range files {
@@ -78,16 +86,28 @@ func startKubeAPIServer(t *testing.T, path string) kubeAPI {
 	}
 	port := freePort(t)
 	in := func(name string) string { return filepath.Join(dir, name) }
-	processtest.Start(t, processtest.Options{Name: "kube-apiserver", Path: path, Args: []string{
+	program := processtest.Options{Name: "kube-apiserver", Path: path, Args: []string{
 		"--etcd-servers=http://" + startEtcd(t), "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port), "--cert-dir=" + in("certs"),
-		"--token-auth-file=" + in("tokens"), "--authorization-mode=AlwaysAllow", "--service-cluster-ip-range=10.96.0.0/16",
+		"--token-auth-file=" + in("tokens"), "--authorization-mode=" + strings.Join(authorization, ","), "--service-cluster-ip-range=10.96.0.0/16",
 		"--service-account-issuer=https://localhost", "--service-account-key-file=" + in("sa.key"), "--service-account-signing-key-file=" + in("sa.key"),
 		"--disable-admission-plugins=ServiceAccount",
-	}})
-	a := kubeAPI{url: fmt.Sprintf("https://127.0.0.1:%d", port), token: token, client: &http.Client{
+	}}
+	a := kubeAPI{url: fmt.Sprintf("https://127.0.0.1:%d", port), token: token, ca: in("certs/apiserver.crt"), program: program, client: &http.Client{
 		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, //nolint:gosec // its certificate is its own
 	}}
 	t.Cleanup(a.client.CloseIdleConnections)
+	a.start(t)
+	a.install(t)
+	return a
+}
+
+// followerToken is the token of a user without rights.
+const followerToken = "follower-of-the-test"
+
+// start runs the server and waits until it is ready.
+func (a *kubeAPI) start(t *testing.T) {
+	t.Helper()
+	a.process = processtest.Start(t, a.program)
 	eventually(t, "kube-apiserver is ready", func() error {
 		code, _, body, err := a.do(t.Context(), "GET", "/readyz", "", nil)
 		if err == nil && code != 200 {
@@ -95,8 +115,6 @@ func startKubeAPIServer(t *testing.T, path string) kubeAPI {
 		}
 		return err
 	})
-	a.install(t)
-	return a
 }
 
 // install installs the definitions that Istio publishes.

@@ -59,6 +59,7 @@ type Cache struct {
 	*cache.Feed
 	o     Options
 	kinds []*schema.Schema // those that the cache reads, in the order of the schemas
+	lacks []string         // the kinds that the cluster does not have; only discover uses it
 
 	mu      sync.Mutex // guards the fields below, and publishing
 	configs pmap.Map[*config.Config]
@@ -275,11 +276,15 @@ func (c *Cache) setResource(kind *schema.Schema, resource kubeschema.GroupVersio
 	c.resources[kind.GroupVersionKind] = resource
 }
 
-// resourceOf returns the resource of a kind; false if the kind is not followed.
+// resourceOf returns the resource of a kind in any version; false if the kind is not followed.
 func (c *Cache) resourceOf(kind config.GroupVersionKind) (kubeschema.GroupVersionResource, bool) {
+	known := c.o.Schemas.Kind(kind)
+	if known == nil {
+		return kubeschema.GroupVersionResource{}, false
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	resource := c.resources[kind]
+	resource := c.resources[known.GroupVersionKind]
 	return resource, resource.Version != ""
 }
 

@@ -56,10 +56,12 @@ func (c *Cache) discover(ctx context.Context) error {
 // followServed starts and ends following, so that each kind is followed in the newest
 // version that the cluster serves.
 func (c *Cache) followServed(ctx context.Context, served []kubeschema.GroupVersionResource, now map[config.GroupVersionKind]*following) {
+	var lacks []string
 	for _, kind := range c.kinds {
 		was, want := now[kind.GroupVersionKind], newest(kind, served)
 		switch {
 		case was == nil && want.Version == "":
+			lacks = append(lacks, kind.Kind)
 			c.absent(kind)
 		case was != nil && want == was.resource:
 		case was != nil && !c.o.Cluster.Absent(ctx, was.resource): // it lists less than it has, as at its start
@@ -70,13 +72,17 @@ func (c *Cache) followServed(ctx context.Context, served []kubeschema.GroupVersi
 			}
 			c.setResource(kind, want)
 			if want.Version == "" {
-				c.o.Log.Info("a cluster does not have a kind any more", "cluster", c.o.Cluster.Name(), "kind", kind.Kind)
+				lacks = append(lacks, kind.Kind)
 				c.absent(kind)
 				continue
 			}
 			now[kind.GroupVersionKind] = c.follow(ctx, kind, want)
 		}
 	}
+	if !slices.Equal(lacks, c.lacks) && len(lacks) > 0 {
+		c.o.Log.Warn("a cluster does not have some kinds: they are followed once it has", "cluster", c.o.Cluster.Name(), "kinds", lacks)
+	}
+	c.lacks = lacks
 }
 
 // newest returns the resource of a kind in the newest version that is served, the zero

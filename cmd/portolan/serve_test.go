@@ -187,6 +187,12 @@ func TestSourceFlags(t *testing.T) {
 		"serve --config-source xds://127.0.0.1:1?token=none.txt":                             "none.txt: no such file",
 		"serve --config-source xds://127.0.0.1:1?variant=rest":                               `the variant "rest" is none: use delta or sotw`,
 		"serve --config-source xds://127.0.0.1:1 --config-source xds://127.0.0.1:1?tls=true": "--config-source: xds://127.0.0.1:1 is given twice",
+
+		"serve --config-kube none":                   "--config-kube: kubeconfig: open none: no such file",
+		"serve --config-kube =none":                  "has an empty name: write NAME=KUBECONFIG#CONTEXT",
+		"serve --config-kube east=#production":       "names no kubeconfig: write KUBECONFIG#CONTEXT",
+		"serve --write-status":                       "--write-status: is of no use without --config-kube",
+		"serve --write-status --object-status=false": "--write-status: needs --object-status",
 	} {
 		if o := do(t, "", strings.Fields(line)...); o.Code != exit.Usage || !strings.Contains(o.Err, says) {
 			t.Errorf("%s: %+v", line, o)

@@ -6,7 +6,7 @@ const (
 	ofClusters    = "has no effect here: Kubernetes only: it is about services of several clusters"
 	ofAmbient     = "has no effect here: it is for ambient mode, and proxies here speak no HBONE"
 	ofCA          = "has no effect here: the servers sign certificates themselves: see portolan ca"
-	ofSources     = "has no effect here: name sources with --config-dir and --config-source of each server"
+	ofSources     = "has no effect here: name sources with --config-dir, --config-source and --config-kube of each server"
 	ofTrust       = "has no effect here: machines and servers trust the authorities of the mesh: see portolan ca"
 	ofPods        = "has no effect here: Kubernetes only: it follows annotations of pods: scrape the application and the proxy by themselves"
 	ofVerifying   = "has no effect here: Istio has deprecated it. Proxies verify servers unless a DestinationRule has insecureSkipVerify"

@@ -22,9 +22,10 @@ func newSourceCommand(env *environment) *cobra.Command {
 		Use:   "source",
 		Short: "See the sources of configuration of a server",
 		Long: `See the sources of configuration of a server: the store, the directories of
---config-dir, and the other control planes of --config-source. Where two sources have
-an object of one kind, namespace and name, that of the source which is listed first is
-used alone. The files of --endpoints-file follow, which have services and no objects.`,
+--config-dir, the other control planes of --config-source, and the clusters of
+--config-kube. Where two sources have an object of one kind, namespace and name, that of
+the source which is listed first is used alone. The files of --endpoints-file follow,
+which have services and no objects.`,
 	}
 	c.AddCommand(newSourceListCommand(env), newSourceDescribeCommand(env))
 	return c

@@ -132,8 +132,8 @@ A second signal ends the server at once.`,
 		o.addresses.register(f)
 		f.BoolVar(&o.statuses, "object-status", true, "write into the status of objects how far they have come, as conditions; each such write is a new resourceVersion of the object. All servers of a store should agree")
 	})
-	help.Under(f, "Configuration and services from elsewhere", func() {
-		o.sources.register(f)
+	help.Under(f, "Configuration from elsewhere", func() { o.sources.register(f) })
+	help.Under(f, "Services from elsewhere", func() {
 		o.consul.register(f)
 		o.endpoints.register(f)
 	})
@@ -177,6 +177,9 @@ func (o *serveFlags) validate(given func(flag string) bool, add addFault) {
 	o.consul.validate(given, add)
 	o.endpoints.validate(given, add)
 	o.sources.validate(add)
+	if o.sources.writeStatus && !o.statuses {
+		add("write-status", "needs --object-status, which makes the conditions")
+	}
 	if o.newStore && len(o.external.endpoints) == 0 && hasStore(o.embedded.dataDir) {
 		add("new-store", "%s has a store: leave the flag out", o.embedded.dataDir)
 	}

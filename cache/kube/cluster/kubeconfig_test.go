@@ -1,0 +1,97 @@
+package cluster_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/portolan-mesh/portolan/cache/kube/cluster"
+)
+
+// kubeconfig returns a kubeconfig with the fields of a cluster and a user.
+func kubeconfig(clusterFields, userFields string) string {
+	return fmt.Sprintf(`apiVersion: v1
+kind: Config
+current-context: east
+contexts: [{name: east, context: {cluster: c, user: u}}, {name: west, context: {cluster: none, user: u}}, {name: lost, context: {cluster: c, user: none}}]
+clusters: [{name: c, cluster: {%s}}]
+users: [{name: u, user: {%s}}]
+`, clusterFields, userFields)
+}
+
+const (
+	secure = `server: "https://10.0.0.1:6443"`
+	token  = `token: topsecret`
+)
+
+func TestNew(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name    string
+		content string
+		context string
+		foreign bool   // it is the content of a Secret
+		says    string // empty if it is accepted
+	}{
+		{name: "as it should be", content: kubeconfig(secure, token)},
+		{name: "from a Secret", content: kubeconfig(secure, token), foreign: true},
+		{name: "plaintext on this machine", content: kubeconfig(`server: "http://127.0.0.1:8080"`, token)},
+		{name: "plaintext elsewhere", content: kubeconfig(`server: "http://10.0.0.1:8080"`, token), says: "10.0.0.1:8080 is on another machine, and would be followed in plaintext: use https"},
+		{name: "no YAML", content: "topsecret: [", says: "is no valid kubeconfig"},
+		{name: "a wrong type", content: kubeconfig(secure, "token: [topsecret]"), says: "is no valid kubeconfig"},
+		{name: "no context", content: "apiVersion: v1\nkind: Config\n", says: "has no current-context"},
+		{name: "an unknown context", content: kubeconfig(secure, token), context: "north", says: `has no context "north", only east, lost, west`},
+		{name: "no such cluster", content: kubeconfig(secure, token), context: "west", says: `names the cluster "none", which it does not have`},
+		{name: "no such user", content: kubeconfig(secure, token), context: "lost", says: `names the user "none", which it does not have`},
+		{name: "a file that is missing", content: kubeconfig(secure, "client-certificate: none.crt, client-key: none.key"), says: "none.crt: no such file"},
+		{name: "programs from a Secret", content: kubeconfig(secure, "exec: {apiVersion: client.authentication.k8s.io/v1, command: sh}"), foreign: true, says: "exec: would run a program here"},
+		{name: "files from a Secret", content: kubeconfig(secure+", certificate-authority: /etc/ca", "tokenFile: /etc/shadow"), foreign: true, says: "certificate-authority: would read a file here"},
+		{name: "any server from a Secret", content: kubeconfig(secure+", insecure-skip-tls-verify: true", token), foreign: true, says: "insecure-skip-tls-verify: would trust any server"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			o := cluster.Options{Context: tc.context, Content: []byte(tc.content)}
+			if !tc.foreign {
+				o.Content, o.File = nil, filepath.Join(t.TempDir(), "kubeconfig")
+				if err := os.WriteFile(o.File, []byte(tc.content), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c, err := cluster.New(o)
+			switch {
+			case tc.says == "" && err != nil:
+				t.Fatal(err)
+			case tc.says == "" && c.Name() != "east":
+				t.Fatalf("the name is %q", c.Name())
+			case tc.says != "" && (err == nil || !strings.Contains(err.Error(), tc.says)):
+				t.Fatalf("%v, not %q", err, tc.says)
+			case err != nil && strings.Contains(err.Error(), "topsecret"):
+				t.Fatalf("the error has a credential: %v", err)
+			}
+		})
+	}
+}
+
+func TestParseRef(t *testing.T) {
+	t.Parallel()
+	for ref, want := range map[string]cluster.Options{
+		"k":               {File: "k"},
+		"k#east":          {File: "k", Context: "east"},
+		"e=k#east":        {Name: "e", File: "k", Context: "east"},
+		"/a=b/k#east=1":   {File: "/a=b/k", Context: "east=1"},
+		"=k":              {},
+		"e=":              {},
+		"#east":           {},
+		"k#arn:aws:eks/x": {File: "k", Context: "arn:aws:eks/x"},
+	} {
+		got, err := cluster.ParseRef(ref)
+		if (err != nil) != (want.File == "") {
+			t.Errorf("%s: %v", ref, err)
+		}
+		if err == nil && (got.Name != want.Name || got.File != want.File || got.Context != want.Context) {
+			t.Errorf("%s: %+v", ref, got)
+		}
+	}
+}
