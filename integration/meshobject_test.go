@@ -61,14 +61,14 @@ func TestEnvoyMeshObject(t *testing.T) {
 
 		// Nothing of a proxy reads the field, so it gets nothing. The object says that it has no effect.
 		before := client.mustHold()
-		out := s.applyWait([]string{meshObject("{outboundTrafficPolicy: {mode: REGISTRY_ONLY}, defaultHttpRetryPolicy: {attempts: 7}, accessLogFile: " + log + ", ingressClass: istio}")})
-		expectOutcome(t, "a field without effect", said(out), 3, "no proxy is concerned", "spec.ingressClass has no effect here: Kubernetes only")
+		out := s.applyWait([]string{meshObject("{outboundTrafficPolicy: {mode: REGISTRY_ONLY}, defaultHttpRetryPolicy: {attempts: 7}, accessLogFile: " + log + ", enablePrometheusMerge: true}")})
+		expectOutcome(t, "a field without effect", said(out), 3, "no proxy is concerned", "spec.enablePrometheusMerge has no effect here: Kubernetes only")
 		s.awaitSynced(s.revision(), "client")
 		if after := client.mustHold(); !maps.Equal(before, after) {
 			t.Errorf("the proxy got what is not new: %v, then %v", before, after)
 		}
 		eventually(t, "the condition of the object names the field", func() error {
-			if out := s.must("", "get", "meshconfig", "default", "-n", "istio-system", "-o", "yaml"); !strings.Contains(out, "ingressClass has no effect here") {
+			if out := s.must("", "get", "meshconfig", "default", "-n", "istio-system", "-o", "yaml"); !strings.Contains(out, "enablePrometheusMerge has no effect here") {
 				return errors.New(out)
 			}
 			return nil

@@ -46,6 +46,7 @@ func (o origins) objectsOf(refused, held *resource.Resource) []config.Key {
 	for _, key := range keys {
 		keys = append(keys, o.delegates(key)...)
 	}
+	keys = o.written(keys)
 	if len(keys) == 0 && o.desired != nil {
 		keys = o.desired.Origins(o.index, refused.Name)
 	} else {
@@ -71,6 +72,21 @@ func (o origins) patchedBy(keys []config.Key, r *resource.Resource) []config.Key
 func inOrder(keys []config.Key) []config.Key {
 	slices.SortFunc(keys, func(a, b config.Key) int { return strings.Compare(a.Path(), b.Path()) })
 	return slices.Compact(keys)
+}
+
+// written replaces what is derived from Ingresses by these.
+func (o origins) written(keys []config.Key) (out []config.Key) {
+	if o.desired == nil || o.desired.Context() == nil {
+		return keys
+	}
+	for _, key := range keys {
+		if d := o.desired.Context().Derived(key.Path()); d != nil {
+			out = append(out, d.From...)
+		} else {
+			out = append(out, key)
+		}
+	}
+	return out
 }
 
 // delegates returns the delegates of a VirtualService, none for another object.

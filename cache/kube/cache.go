@@ -34,7 +34,8 @@ type Options struct {
 	Cluster *cluster.Cluster
 	// Worker runs the handlers.
 	Worker *cache.Worker
-	// Schemas are the kinds of the cache. It reads those of Istio's API from the cluster.
+	// Schemas are the kinds of the cache. It reads those of Istio's API from the cluster, and
+	// Ingresses with their classes.
 	Schemas schema.Set
 	// Domain is the domain of all objects (config.Meta).
 	Domain string
@@ -93,7 +94,7 @@ func New(o Options) *Cache {
 		fault: errNotYet, since: time.Now(),
 	}
 	for _, kind := range o.Schemas.All() {
-		if !kind.Internal && strings.HasSuffix(kind.Group, ".istio.io") {
+		if !kind.Internal && (strings.HasSuffix(kind.Group, ".istio.io") || kind.Group == schema.Ingress.Group) {
 			c.kinds = append(c.kinds, kind)
 			c.pending[kind.GroupVersionKind] = true
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/portolan-mesh/portolan/cache/kube/cluster"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -28,8 +29,11 @@ type decoder struct {
 
 // decode makes the object that is served of one of the cluster. Its error has all faults.
 func (d decoder) decode(o cluster.Object) (*config.Config, error) {
-	from := o.(*unstructured.Unstructured)
-	annotations := o.GetAnnotations()
+	from, err := d.document(o)
+	if err != nil {
+		return nil, err
+	}
+	annotations := from.GetAnnotations()
 	delete(annotations, lastApplied)
 	delete(annotations, config.SourceAnnotation)
 	created := o.GetCreationTimestamp()
@@ -52,6 +56,21 @@ func (d decoder) decode(o cluster.Object) (*config.Config, error) {
 	}
 	object.Domain = d.domain
 	return object, Stamp(object)
+}
+
+// document returns an object as its document has it. Those of Kubernetes' own kinds have Go types.
+func (d decoder) document(o cluster.Object) (*unstructured.Unstructured, error) {
+	if from, ok := o.(*unstructured.Unstructured); ok {
+		return from, nil
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		return nil, err
+	}
+	from := &unstructured.Unstructured{Object: content}
+	from.SetAPIVersion(d.kind.APIVersion())
+	from.SetKind(d.kind.Kind)
+	return from, nil
 }
 
 // specOf returns the spec, an empty one if there is none.

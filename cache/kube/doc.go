@@ -1,4 +1,5 @@
-// Package kube is the read-only cache of the Istio objects of a cluster of Kubernetes.
+// Package kube is the read-only cache of the Istio objects of a cluster of Kubernetes, and of its
+// Ingresses.
 //
 //	discovery (which kinds, which version) -> cluster.Follow of each kind
 //	  -> decode -> Cache.handle -> Feed.Publish

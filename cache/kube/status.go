@@ -18,6 +18,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/retry"
+	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/storage/status"
 )
 
@@ -177,8 +178,11 @@ func (w *StatusWriter) write(ctx context.Context, path string) (wrote bool, err 
 }
 
 // conditionsOf returns the conditions of an object; nil if there is nothing to say, as of an
-// object of another source.
+// object of another source. The status of an Ingress has no conditions in Kubernetes.
 func (w *StatusWriter) conditionsOf(key config.Key, object *config.Config) []status.Condition {
+	if key.Kind.Group == schema.Ingress.Group {
+		return nil
+	}
 	if p, ok := w.faulty[key.String()]; ok {
 		message := p.Message
 		if p.Serving {

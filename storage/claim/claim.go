@@ -5,11 +5,13 @@
 package claim
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
 	networking "istio.io/api/networking/v1alpha3"
+	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/host"
@@ -30,7 +32,7 @@ type Claim struct {
 }
 
 // kinds are the plural names of the kinds whose objects speak for hosts.
-var kinds = []string{"destinationrules", "gateways", "serviceentries", "virtualservices"}
+var kinds = []string{"destinationrules", "gateways", "ingresses", "serviceentries", "virtualservices"}
 
 // Kinds returns the plural names of the kinds whose objects speak for hosts, sorted.
 //
@@ -61,6 +63,11 @@ func Of(c *config.Config) []Claim {
 	case *networking.ServiceEntry:
 		for i, name := range spec.GetHosts() {
 			out = append(out, Claim{Field: fmt.Sprintf("spec.hosts[%d]", i), Host: host.Name(strings.ToLower(name))})
+		}
+	case *networkingv1.IngressSpec:
+		for i, rule := range spec.Rules {
+			h := host.Name(strings.ToLower(cmp.Or(rule.Host, "*")))
+			out = append(out, Claim{Field: fmt.Sprintf("spec.rules[%d].host", i), Host: h, Open: h == "*"})
 		}
 	case *networking.Gateway:
 		for i, server := range spec.GetServers() {

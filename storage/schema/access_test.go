@@ -51,7 +51,7 @@ func TestRulesOfAccess(t *testing.T) {
 		"a short host":              {schema.Role, "r", hosts("vs", "update", "reviews"), "spec.rules[0].hosts[0]: \"reviews\" is a short name"},
 		"a host in capitals":        {schema.Role, "r", hosts("vs", "update", "A.example"), "write a.example"},
 		"a grant":                   {schema.HostGrant, "g", grant("VirtualService", "shop", "*.b.example", "*"), ""},
-		"a grant of no kind":        {schema.HostGrant, "g", grant("Sidecar", "shop", "b.example"), "spec.from[0].kind: must be one of VirtualService, DestinationRule, ServiceEntry, Gateway"},
+		"a grant of no kind":        {schema.HostGrant, "g", grant("Sidecar", "shop", "b.example"), "spec.from[0].kind: must be one of VirtualService, DestinationRule, ServiceEntry, Gateway, Ingress"},
 		"a grant to no namespace":   {schema.HostGrant, "g", grant("Gateway", "", "b.example"), "spec.from[0].namespace: is missing"},
 		"a grant of no hosts":       {schema.HostGrant, "g", grant("Gateway", "shop"), "spec.to[0].hosts: is missing"},
 		"a grant of a short host":   {schema.HostGrant, "g", grant("Gateway", "shop", "b"), "spec.to[0].hosts[0]: \"b\" is a short name"},

@@ -20,7 +20,7 @@ func hostGrant() *Schema {
 
 // speaking are the kinds whose objects speak for hosts.
 func speaking() []string {
-	return []string{VirtualService.Kind, DestinationRule.Kind, ServiceEntry.Kind, Gateway.Kind}
+	return []string{VirtualService.Kind, DestinationRule.Kind, ServiceEntry.Kind, Gateway.Kind, Ingress.Kind}
 }
 
 func checkHostGrant(c checker, g *claim.HostGrant) {

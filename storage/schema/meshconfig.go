@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 	networking "istio.io/api/networking/v1alpha3"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/portolan-mesh/portolan/storage/config"
 )
@@ -91,6 +92,9 @@ func checkMeshConfig(c checker, m *meshv1alpha1.MeshConfig) {
 	}
 	checkConnectionPool(c.at("defaultTrafficPolicy", "connectionPool"), m.GetDefaultTrafficPolicy().GetConnectionPool())
 	checkOutlierDetection(c.at("defaultTrafficPolicy", "outlierDetection"), m.GetDefaultTrafficPolicy().GetOutlierDetection())
+	c.at("ingressControllerMode").knownValue(m.GetIngressControllerMode(), "OFF, DEFAULT or STRICT")
+	c.at("ingressSelector").syntax(m.GetIngressSelector(), validation.IsValidLabelValue) // the value of a label of gateways
+	c.at("ingressService").syntax(m.GetIngressService(), validation.IsValidLabelValue)
 	checkRetries(c.at("defaultHttpRetryPolicy"), m.GetDefaultHttpRetryPolicy())
 	checkProviders(c.at("extensionProviders"), m.GetExtensionProviders())
 	c.at("pathNormalization", "normalization").knownValue(m.GetPathNormalization().GetNormalization(), "NONE, BASE, MERGE_SLASHES or DECODE_AND_MERGE_SLASHES")

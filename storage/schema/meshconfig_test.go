@@ -37,9 +37,9 @@ func TestMeshConfigRules(t *testing.T) {
 		{"default", "{connectTimeout: 0s, defaultConfig: {gatewayTopology: {forwardClientCertDetails: 9}}}", []string{
 			"spec.connectTimeout: must be at least 1ms, is 0s",
 			"spec.defaultConfig.gatewayTopology.forwardClientCertDetails: 9 is unknown: use SANITIZE, FORWARD_ONLY, APPEND_FORWARD, SANITIZE_SET or ALWAYS_FORWARD_ONLY"}, nil},
-		{"default", "{ingressClass: istio, defaultConfig: {interceptionMode: TPROXY}}", nil, []string{
-			"spec.ingressClass has no effect here: Kubernetes only: it is about Ingress objects, and no source here has them",
-			"spec.defaultConfig.interceptionMode has no effect here: each machine says how it captures traffic: see its agent"}},
+		{"default", "{enablePrometheusMerge: true, defaultConfig: {interceptionMode: TPROXY}}", nil, []string{
+			"spec.defaultConfig.interceptionMode has no effect here: each machine says how it captures traffic: see its agent",
+			"spec.enablePrometheusMerge has no effect here: Kubernetes only: it follows annotations of pods: scrape the application and the proxy by themselves"}},
 		{"default", "{defaultTrafficPolicy: {connectionPool: {tcp: {maxConnections: -1}}, outlierDetection: {interval: 0s}}, defaultConfig: {statsdUdpAddress: statsd:8125, envoyMetricsService: {address: metrics, tlsSettings: {mode: SIMPLE, caCertificates: /ca.pem}}, tracingServiceName: CANONICAL_NAME_ONLY}}", []string{
 			"spec.defaultTrafficPolicy.connectionPool.tcp.maxConnections: must not be negative, is -1",
 			"spec.defaultTrafficPolicy.outlierDetection.interval: must be at least 1ms, is 0s",

@@ -12,6 +12,7 @@ const (
 	telemetryGroup  = "telemetry.istio.io"
 	extensionsGroup = "extensions.istio.io"
 	portolanGroup   = "portolan.io"
+	ingressGroup    = "networking.k8s.io"
 )
 
 // The canonical kinds of the Pilot schemas. Stores and caches keep objects under them,
@@ -40,6 +41,10 @@ var (
 	MeshConfig            = config.GroupVersionKind{Group: portolanGroup, Version: "v1", Kind: "MeshConfig"}
 	RevokedIdentity       = config.GroupVersionKind{Group: portolanGroup, Version: "v1", Kind: "RevokedIdentity"}
 
+	// Kubernetes' own kinds that Gateways and VirtualServices are derived from.
+	Ingress      = config.GroupVersionKind{Group: ingressGroup, Version: "v1", Kind: "Ingress"}
+	IngressClass = config.GroupVersionKind{Group: ingressGroup, Version: "v1", Kind: "IngressClass"}
+
 	// Objects about access: who may connect, and what each user may do.
 	Role        = config.GroupVersionKind{Group: portolanGroup, Version: "v1", Kind: "Role"}
 	RoleBinding = config.GroupVersionKind{Group: portolanGroup, Version: "v1", Kind: "RoleBinding"}
@@ -55,6 +60,7 @@ func Pilot() Set {
 		virtualService(), workloadEntry(), workloadGroup(),
 		authorizationPolicy(), peerAuthentication(), requestAuthentication(),
 		telemetry(), wasmPlugin(),
+		ingress(), ingressClass(),
 		joinToken(), tokenIssuer(), revokedIdentity(), peerPhase(), keySet(), hostGrant(), meshConfig(),
 		roleKind(), roleBinding(), userKind(),
 	)

@@ -512,6 +512,7 @@ func TestPhaseRules(t *testing.T) {
 		}
 	}
 }
+
 // noModule is the fault of a WasmPlugin whose module is in an image.
 const noModule = "spec.url: names an image or a scheme that is not served: take the module (plugin.wasm) out of the image, " +
 	"and serve it by http or https with its sha256, or put it on the machines as file:///PATH"

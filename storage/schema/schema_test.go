@@ -39,6 +39,8 @@ func TestPilotServesTheNamesAndVersionsOfIstio(t *testing.T) {
 		{security, "RequestAuthentication", "requestauthentications", "requestauthentication", "ra", "v1,v1beta1"},
 		{"telemetry.istio.io", "Telemetry", "telemetries", "telemetry", "", "v1,v1alpha1"},
 		{"extensions.istio.io", "WasmPlugin", "wasmplugins", "wasmplugin", "", "v1alpha1"},
+		{"networking.k8s.io", "Ingress", "ingresses", "ingress", "ing", "v1"},
+		{"networking.k8s.io", "IngressClass", "ingressclasses", "ingressclass", "", "v1"},
 		{"portolan.io", "JoinToken", "jointokens", "jointoken", "", "v1"},
 		{"portolan.io", "TokenIssuer", "tokenissuers", "tokenissuer", "", "v1"},
 		{"portolan.io", "RevokedIdentity", "revokedidentities", "revokedidentity", "ri", "v1"},
@@ -214,7 +216,11 @@ func spec(kind config.GroupVersionKind, text string) string {
 		line = line[min(indent, len(line)):]
 		lines[i] = "  " + strings.ReplaceAll(line, "\t", "  ")
 	}
-	head := "apiVersion: " + kind.APIVersion() + "\nkind: " + kind.Kind + "\nmetadata: {name: test, namespace: shop}\nspec:\n"
+	namespace := ", namespace: shop"
+	if schema.Pilot().Kind(kind).ClusterScoped {
+		namespace = ""
+	}
+	head := "apiVersion: " + kind.APIVersion() + "\nkind: " + kind.Kind + "\nmetadata: {name: test" + namespace + "}\nspec:\n"
 	return head + strings.Join(lines, "\n") + "\n"
 }
 

@@ -3,6 +3,7 @@ package envoy
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
@@ -84,6 +85,9 @@ func (m ClaimMatch) matcher() *matcherv3.MetadataMatcher {
 // Envoy compares headers and query parameters in the order of their names.
 type MatchOptions struct {
 	Path StringMatch
+	// WholeSegments says that a prefix of the path ends where a segment of the path does: /shop covers
+	// /shop/cart and not /shopping.
+	WholeSegments bool
 	// IgnorePathCase applies to an exact path and to a prefix, not to a regex.
 	IgnorePathCase                bool
 	Headers, QueryParameters      []NamedMatch
@@ -112,6 +116,8 @@ func (o MatchOptions) pathMatch() *routev3.RouteMatch {
 		out.PathSpecifier = &routev3.RouteMatch_Prefix{Prefix: "/"}
 	case o.Path.Kind == Exact:
 		out.PathSpecifier = &routev3.RouteMatch_Path{Path: o.Path.Value}
+	case o.Path.Kind == Prefix && o.WholeSegments && o.Path.Value != "/":
+		out.PathSpecifier = &routev3.RouteMatch_PathSeparatedPrefix{PathSeparatedPrefix: strings.TrimSuffix(o.Path.Value, "/")}
 	case o.Path.Kind == Prefix:
 		out.PathSpecifier = &routev3.RouteMatch_Prefix{Prefix: o.Path.Value}
 	case o.Path.Kind == Regex:

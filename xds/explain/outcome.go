@@ -222,7 +222,7 @@ func (e *explainer) whyNoListener() string {
 	default:
 		var names []string
 		for _, g := range gateway.Gateways {
-			names = append(names, g.Config.Key().String())
+			names = append(names, g.Key().String())
 		}
 		if lacking := e.lacking(); lacking != "" {
 			return lacking

@@ -43,8 +43,11 @@ func (e *explainer) route(p *simulate.Proxy, result simulate.Result) *Route {
 		}
 	}
 	if vs := e.virtualService(result.Action); vs != nil {
-		out.Object = vs.Config.Key().String()
-		if place, ok := e.placeOf(vs, result.Action); ok {
+		out.Object = vs.Key().String()
+		if place, ok := e.placeOf(vs, result.Action); ok && vs.Derived != nil {
+			from := vs.Derived.Routes[place.Block]
+			out.Object, out.Field = from.Ingress.String(), from.Field
+		} else if ok {
 			e.writtenAt(out, vs, place, result.Action)
 		}
 	}

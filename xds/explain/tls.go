@@ -33,7 +33,7 @@ func (e *explainer) lacking() string {
 				continue
 			}
 			for _, lack := range transport.ServerLacks(e.view(), s.Spec.GetTls(), transport.ServerOptions{}) {
-				out = append(out, fmt.Sprintf("the server of %s for %s is not open: %s", s.Gateway.Config.Key(), strings.Join(s.Names, ", "), lack))
+				out = append(out, fmt.Sprintf("the server of %s for %s is not open: %s", s.Gateway.Key(), strings.Join(s.Names, ", "), lack))
 			}
 		}
 	}

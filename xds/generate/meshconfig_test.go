@@ -29,6 +29,7 @@ func TestEveryServedFieldOfMeshConfigHasAnEffect(t *testing.T) {
 			w.Put(o)
 		}
 	}
+	w.Apply(ingresses)
 	get := func(m *meshv1alpha1.MeshConfig) string {
 		w.Put(&config.Config{Meta: config.Meta{GroupVersionKind: schema.MeshConfig, Namespace: "istio-system", Name: schema.MeshConfigName}, Spec: m})
 		return strings.Join(slices.Collect(fingerprints(t, w)), "")
@@ -55,6 +56,24 @@ func TestEveryServedFieldOfMeshConfigHasAnEffect(t *testing.T) {
 		}
 	}
 }
+
+// ingresses are Ingresses of the usual class, of another, and of none.
+const ingresses = `
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: usual, namespace: shop, annotations: {kubernetes.io/ingress.class: istio}}
+spec: {rules: [{host: usual.example, http: {paths: [{pathType: Prefix, path: /, backend: {service: {name: web, port: {number: 80}}}}]}}]}
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: edge, namespace: shop, annotations: {kubernetes.io/ingress.class: edge}}
+spec: {rules: [{host: edge.example, http: {paths: [{pathType: Prefix, path: /, backend: {service: {name: web, port: {number: 80}}}}]}}]}
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: none, namespace: shop}
+spec: {rules: [{host: none.example, http: {paths: [{pathType: Prefix, path: /, backend: {service: {name: web, port: {number: 80}}}}]}}]}
+`
 
 // keep clears all fields but the one at a path of names, whose lists keep their elements.
 func keep(m protoreflect.Message, path []string) {

@@ -126,6 +126,8 @@ func (v *View) Mesh(field Field) *meshconfig.Config {
 // MeshConfig.
 func sameTables(c, o *meshconfig.Config) bool {
 	return c.Domain == o.Domain && c.HostConsent == o.HostConsent && c.GetRootNamespace() == o.GetRootNamespace() &&
+		c.GetIngressControllerMode() == o.GetIngressControllerMode() && c.GetIngressClass() == o.GetIngressClass() &&
+		c.GetIngressSelector() == o.GetIngressSelector() && c.GetIngressService() == o.GetIngressService() &&
 		slices.Equal(c.GetDefaultVirtualServiceExportTo(), o.GetDefaultVirtualServiceExportTo()) &&
 		slices.Equal(c.GetDefaultDestinationRuleExportTo(), o.GetDefaultDestinationRuleExportTo())
 }

@@ -32,6 +32,7 @@ func (t virtualServiceTable) follow(from, to *PushContext) {
 		var vs *routing.VirtualService
 		if c.HasNew {
 			vs = routing.New(c.New, to.mesh.GetDefaultVirtualServiceExportTo()).Without(to.refused(c.New))
+			vs.Derived = to.Derived(c.Key)
 		}
 		for _, delegate := range rootRows.rowsOf(from).Value(c.Key).DelegatePaths() {
 			delegatorRows.remove(to, delegate, c.Key)

@@ -20,6 +20,7 @@ func (t gateways) follow(from, to *PushContext) {
 		var g *routing.Gateway
 		if c.HasNew {
 			g = routing.NewGateway(c.New, to.refused(c.New))
+			g.Derived = to.Derived(c.Key)
 		}
 		t.put(to, c.Key, g, c.HasNew)
 	})

@@ -181,8 +181,8 @@ func (p *PushContext) permitsPattern(h host.Name, c *config.Config, pattern host
 // has no effect for a host of another namespace either, but it has for others.
 func (p *PushContext) refused(c *config.Config) map[string]bool {
 	all := ownerRows.rowsOf(p)
-	if all.Len() == 0 {
-		return nil
+	if all.Len() == 0 || p.Derived(c.Key().Path()) != nil {
+		return nil // an Ingress was asked before anything was derived from it
 	}
 	out := map[string]bool{}
 	for _, one := range claim.Of(c) {
@@ -193,7 +193,7 @@ func (p *PushContext) refused(c *config.Config) map[string]bool {
 	return out
 }
 
-// claimants is kept for VirtualServices, DestinationRules and Gateways. The services of
+// claimants is kept for VirtualServices, DestinationRules, Gateways and Ingresses. The services of
 // ServiceEntries are in the ownership.
 type claimants struct{ groups[bool] }
 
@@ -201,7 +201,7 @@ func (t claimants) follow(from, to *PushContext) {
 	if !to.mesh.HostConsent {
 		return
 	}
-	for _, path := range []string{virtualServicePath, destinationRulePath, gatewayPath} {
+	for _, path := range []string{virtualServicePath, destinationRulePath, gatewayPath, ingressPath} {
 		eachObject(from, to, path, func(c pmap.Change[*config.Config]) {
 			for _, one := range claim.Of(c.Old) {
 				t.remove(to, string(one.Host), c.Key)
@@ -216,9 +216,15 @@ func (t claimants) follow(from, to *PushContext) {
 }
 
 // eachClaimant is like eachObject, but also calls f for unchanged objects that name a host
-// whose ownership changed.
+// whose ownership changed, and for derived objects.
 func eachClaimant(from, to *PushContext, path string, f func(pmap.Change[*config.Config])) {
-	eachObject(from, to, path, f)
+	eachObject(from, to, path, func(c pmap.Change[*config.Config]) {
+		if !c.HasOld || !c.HasNew { // what users wrote goes before what is derived
+			c = changeOf(c.Key, from.objectAt(c.Key), to.objectAt(c.Key))
+		}
+		f(c)
+	})
+	eachDerived(from, to, path, f)
 	var due []string
 	for c := range ownerRows.diff(from, to) {
 		for claimant := range claimantRows.rowsOf(to).Value(c.Key).Keys() {
@@ -229,8 +235,8 @@ func eachClaimant(from, to *PushContext, path string, f func(pmap.Change[*config
 	}
 	slices.Sort(due)
 	for _, claimant := range slices.Compact(due) {
-		object := to.inputs.Configs.Configs().Value(claimant)
-		if object == from.inputs.Configs.Configs().Value(claimant) {
+		object := to.objectAt(claimant)
+		if object == from.objectAt(claimant) {
 			f(pmap.Change[*config.Config]{Key: claimant, Old: object, New: object, HasOld: true, HasNew: true})
 		}
 	}

@@ -15,6 +15,11 @@ const (
 	// No View answers from these.
 	hostOwners         Table = iota // who may speak for a host, if the mesh asks for consent
 	hostClaimants                   // the paths of the objects that name a host, by host
+	ingressObjects                  // Ingress in effect by path
+	ingressHosts                    // Ingresses in effect by host
+	ingressNames                    // the hosts by the path of their derived VirtualService
+	ingressNeeds                    // the paths of Ingresses by what they depend on
+	derivedObjects                  // what is derived from Ingresses, by path
 	roots                           // VirtualService that delegates to others, as it was written, by path
 	delegators                      // the paths of the roots, by the path that they delegate to
 	virtualServices                 // VirtualService by path, with the routes of its delegates
@@ -71,6 +76,11 @@ const firstAsked, firstTracked = Self, Endpoints
 var tables = [tableCount]table{
 	hostOwners:         ownerRows,
 	hostClaimants:      claimantRows,
+	ingressObjects:     ingressRows,
+	ingressHosts:       ingressHostRows,
+	ingressNames:       ingressNameRows,
+	ingressNeeds:       ingressNeedRows,
+	derivedObjects:     derivedRows,
 	roots:              rootRows,
 	delegators:         delegatorRows,
 	virtualServices:    virtualServiceRows,
@@ -206,6 +216,9 @@ const (
 	workloadGroupPath   = networkingGroup + "/WorkloadGroup/"
 	proxyConfigPath     = networkingGroup + "/ProxyConfig/"
 	envoyFilterPath     = networkingGroup + "/EnvoyFilter/"
+
+	ingressPath      = "networking.k8s.io/Ingress/"
+	ingressClassPath = "networking.k8s.io/IngressClass/"
 
 	authorizationPolicyPath = "security.istio.io/AuthorizationPolicy/"
 	peerAuthenticationPath  = "security.istio.io/PeerAuthentication/"

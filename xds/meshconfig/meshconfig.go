@@ -48,6 +48,9 @@ func Default() *Config {
 			ProxyInboundListenPort:         15006,
 			DefaultConfig:                  &meshv1alpha1.ProxyConfig{},
 			EnableAutoMtls:                 wrapperspb.Bool(true),
+			IngressControllerMode:          meshv1alpha1.MeshConfig_STRICT,
+			IngressClass:                   "istio",
+			IngressService:                 "istio-ingressgateway",
 			LocalityLbSetting:              &networking.LocalityLoadBalancerSetting{Enabled: wrapperspb.Bool(true)},
 		},
 	}

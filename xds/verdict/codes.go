@@ -153,6 +153,7 @@ const (
 	ModuleUnverified    Code = "PTL0483"
 	PluginUnmatched     Code = "PTL0484"
 	PluginNotForGRPC    Code = "PTL0485"
+	IngressUnserved     Code = "PTL0501"
 )
 
 // Kind describes a Code.
@@ -182,10 +183,10 @@ var kinds = []Kind{
 	{PortUnknown, "IST0101", Error, status.ResolvedRefs, "a destination names a port that the service does not have", "requests that take the route are answered with 503"},
 	{HostShadowed, "IST0109", Error, status.Conflicted, "a VirtualService of the mesh gateway has a host that another one has, which comes first", "sidecars use the other one alone for the host"},
 	{HostOutsideGateway, "IST0132", Error, status.ResolvedRefs, "a host of a VirtualService is none that the Gateway serves", "the gateway has no route for the host"},
-	{RouteUnreachable, "IST0130", Warning, status.Conflicted, "an HTTP route stands behind one that takes all its requests", "no request takes the route"},
+	{RouteUnreachable, "IST0130", Warning, status.Conflicted, "an HTTP route, or a path of an Ingress, stands behind one that takes all its requests", "no request takes the route"},
 	{RuleUnused, "IST0101", Warning, status.ResolvedRefs, "a DestinationRule is for a host that no service has", "the rule has no effect"},
 	{SubsetTwice, "", Warning, status.Conflicted, "a subset has the name of one that comes first", "the subset has no effect"},
-	{GatewayUnused, "IST0101", Warning, status.ResolvedRefs, "the selector of a Gateway selects no gateway proxy", "no proxy listens on its ports"},
+	{GatewayUnused, "IST0101", Warning, status.ResolvedRefs, "the selector of a Gateway, or the mesh's for Ingresses, selects no gateway proxy", "no proxy listens on its ports"},
 	{SidecarUnused, "", Info, status.ResolvedRefs, "the selector of a Sidecar selects no workload", "the Sidecar has no effect"},
 	{SidecarsOverlap, "IST0110, IST0111", Warning, status.Conflicted, "two Sidecars are for the same workloads", "the one that comes first is used alone"},
 	{ServerConflict, "IST0145", Error, status.Conflicted, "a server of a Gateway has the port of another one that comes first, and cannot share it", "the server has no listener"},
@@ -294,6 +295,7 @@ var kinds = []Kind{
 	{ModuleUnverified, "", Warning, status.PartlyServed, "a WasmPlugin gives the sha256 of a file on the machines", "nobody checks it, and an Envoy reads a replaced file only when the WasmPlugin changes"},
 	{PluginUnmatched, "", Warning, status.ResolvedRefs, "a WasmPlugin matches what comes into workloads alone (SERVER), and is for gateways alone", "it has no effect"},
 	{PluginNotForGRPC, "", Warning, status.PartlyServed, "a WasmPlugin is for a gRPC program without a proxy", "the program runs no plugins: what the plugin would refuse or change passes there as it is"},
+	{IngressUnserved, "", Warning, status.ResolvedRefs, "an Ingress is of a class that gateways here do not serve", "no gateway has its routes"},
 }
 
 // Follows reports whether users normally write the missing object after this one, as the

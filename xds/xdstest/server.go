@@ -116,7 +116,7 @@ func Objects(tb testing.TB, documents ...string) []*config.Config {
 			tb.Fatalf("decode: %v", err)
 		}
 		for _, d := range decoded {
-			if d.Config.Namespace == "" {
+			if d.Config.Namespace == "" && !schema.Pilot().Kind(d.Config.GroupVersionKind).ClusterScoped {
 				d.Config.Namespace = "default"
 			}
 			if _, err := schema.Pilot().Kind(d.Config.GroupVersionKind).Validate(d.Config); err != nil {

@@ -144,7 +144,7 @@ func (w *World) settle() {
 
 func (w *World) put(object *config.Config, age int) {
 	w.tb.Helper()
-	if object.Namespace == "" {
+	if object.Namespace == "" && !schema.Pilot().Kind(object.GroupVersionKind).ClusterScoped {
 		object.Namespace = "default"
 	}
 	object.Domain = meshconfig.DefaultDomain

@@ -96,6 +96,7 @@ func (t translator) route(vs *routing.VirtualService, http *networking.HTTPRoute
 		CORS:       cors(http.GetCorsPolicy()),
 		Config:     configPath(&vs.Config.Meta),
 	}
+	out.Match.WholeSegments = vs.Derived != nil
 	switch {
 	case http.GetRedirect() != nil:
 		out.Redirect = t.redirect(http.GetRedirect())

@@ -52,13 +52,13 @@ func Each(reads []mesh.Dependency, do func(config.Key)) {
 		case *routing.Listener:
 			if a != nil {
 				for _, g := range a.Gateways {
-					do(g.Config.Key())
+					do(g.Key())
 				}
 			}
 		case *routing.Routes:
 			if a != nil {
 				for _, s := range a.Servers {
-					do(s.Gateway.Config.Key())
+					do(s.Gateway.Key())
 				}
 			}
 		case mesh.SelectedPolicies:
@@ -90,7 +90,7 @@ func Each(reads []mesh.Dependency, do func(config.Key)) {
 				eachRoute(a, do)
 			}
 		case routing.List:
-			a.Each(func(vs *routing.VirtualService) { do(vs.Config.Key()) })
+			a.Each(func(vs *routing.VirtualService) { eachOf(vs, do) })
 		case routing.Visible:
 			a.Each(func(vs *routing.VirtualService) { eachRoute(vs, do) })
 		case *destination.Rule:
@@ -110,9 +110,20 @@ func eachTelemetry[E proto.Message](part *telemetry.Part[E], do func(config.Key)
 	}
 }
 
-// eachRoute calls do with a VirtualService and its delegates.
+// eachOf calls do with a VirtualService, or the Ingresses that it is derived from.
+func eachOf(vs *routing.VirtualService, do func(config.Key)) {
+	if vs.Derived == nil {
+		do(vs.Config.Key())
+		return
+	}
+	for _, key := range vs.Derived.From {
+		do(key)
+	}
+}
+
+// eachRoute calls do as eachOf does, and with the delegates of the VirtualService.
 func eachRoute(vs *routing.VirtualService, do func(config.Key)) {
-	do(vs.Config.Key())
+	eachOf(vs, do)
 	for _, d := range vs.Delegates {
 		do(d.Config.Key())
 	}

@@ -8,6 +8,7 @@ import (
 
 	networking "istio.io/api/networking/v1alpha3"
 
+	"github.com/portolan-mesh/portolan/cache/kube/ingress"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/host"
@@ -18,6 +19,17 @@ type Gateway struct {
 	Config  *config.Config
 	Spec    *networking.Gateway
 	Servers []*Server
+	// Derived is set if it is derived from an Ingress, and not one that users wrote.
+	Derived *ingress.Derived
+}
+
+// Key returns the key of the object that users wrote: the Gateway, or the Ingress that it is derived
+// from.
+func (g *Gateway) Key() config.Key {
+	if g.Derived != nil {
+		return g.Derived.From[0]
+	}
+	return g.Config.Key()
 }
 
 // NewGateway parses the hosts of a Gateway's servers. It leaves out those whose fields are

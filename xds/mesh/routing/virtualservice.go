@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/portolan-mesh/portolan/cache/kube/ingress"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/host"
@@ -39,7 +40,23 @@ type VirtualService struct {
 	Delegates []*VirtualService
 	Conflicts []Conflict
 	origins   []Origin // parallel to Spec.Http; nil where Spec is Written
+
+	// Derived is set if it is derived from Ingresses, and not one that users wrote. Then prefixes of
+	// paths match whole segments.
+	Derived *ingress.Derived
 }
+
+// Keys returns the keys of the objects that users wrote: the VirtualService, or the Ingresses that it
+// is derived from, the oldest first.
+func (vs *VirtualService) Keys() []config.Key {
+	if vs.Derived != nil {
+		return vs.Derived.From
+	}
+	return []config.Key{vs.Config.Key()}
+}
+
+// Key returns the first of the Keys.
+func (vs *VirtualService) Key() config.Key { return vs.Keys()[0] }
 
 // New resolves the names of a VirtualService. It has no routes of delegates yet, see
 // Merge. defaultExport applies to an object without exportTo.

@@ -15,6 +15,7 @@ var judges = map[string]func(*verdict.Judge, *config.Config){
 	schema.VirtualService.Kind:        routing.VirtualService,
 	schema.DestinationRule.Kind:       destination.DestinationRule,
 	schema.Gateway.Kind:               routing.Gateway,
+	schema.Ingress.Kind:               routing.Ingress,
 	schema.Sidecar.Kind:               workload.Sidecar,
 	schema.ServiceEntry.Kind:          workload.ServiceEntry,
 	schema.WorkloadEntry.Kind:         workload.WorkloadEntry,

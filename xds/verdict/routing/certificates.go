@@ -19,10 +19,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/verdict"
 )
 
-// warnUncovered warns of hosts of a server that its certificates do not name, in each namespace
+// warnUncovered warns of hosts of the server at a field that its certificates do not name, in each namespace
 // where proxies run the Gateway. Clients that verify names refuse such a certificate.
-func (j *judge) warnUncovered(object *config.Config, index int, s *routing.Server) {
-	field := verdict.At("spec.servers", index)
+func (j *judge) warnUncovered(object *config.Config, field string, s *routing.Server) {
 	for _, namespace := range j.gatewayNamespaces(object) {
 		leaves, of := j.serverCertificates(s.Spec.GetTls(), namespace)
 		if len(leaves) == 0 {

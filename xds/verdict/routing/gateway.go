@@ -50,10 +50,10 @@ func (j *judge) gateway(object *config.Config) {
 				j.unrouted(object, i, s)
 			}
 			if s.Kind().TerminatesTLS() {
-				j.uncertified(object, i, s)
+				j.uncertified(object, verdict.At("spec.servers", i)+".tls", s)
 			}
 		}
-		j.warnUncovered(object, i, s)
+		j.warnUncovered(object, verdict.At("spec.servers", i), s)
 	}
 	j.targetPorts(object, g, losers)
 }
@@ -90,14 +90,19 @@ func placeOf(s *routing.Server) string {
 
 // uncertified warns if the proxies of a Gateway lack a secret that a server needs to terminate
 // TLS. Proxies have the secrets of their own namespace; if no proxy is known, the Gateway's is
-// assumed. It assumes that proxies have a certificate of the mesh.
-func (j *judge) uncertified(object *config.Config, i int, s *routing.Server) {
+// assumed. It assumes that proxies have a certificate of the mesh. field is that of the settings, or
+// the one that names the secret.
+func (j *judge) uncertified(object *config.Config, field string, s *routing.Server) {
 	o := transport.ServerOptions{}
 	for _, namespace := range j.gatewayNamespaces(object) {
 		view := j.ViewOf(mesh.Class{Namespace: namespace, Certified: true})
 		for _, lack := range transport.ServerLacks(view, s.Spec.GetTls(), o) {
+			at := field
+			if s.Gateway.Derived == nil {
+				at += "." + lack.Field
+			}
 			v := verdict.Verdict{
-				Code: verdict.CertificateMissing, Field: verdict.At("spec.servers", i) + ".tls." + lack.Field,
+				Code: verdict.CertificateMissing, Field: at,
 				Message: fmt.Sprintf("%s, %s: nobody answers for the hosts of this server there", lack, namespace),
 				Remedy:  "name a secret of that namespace",
 			}

@@ -156,7 +156,7 @@ func (j *judge) tcpBefore(vs *routing.VirtualService, i int, all []bound) {
 	}
 	switch {
 	case before != vs:
-		v.Other = before.Config.Key()
+		v.Other = before.Key()
 		v.Message = fmt.Sprintf("%s of %s takes all connections of the servers that it is for: gateways use one tcp route for each", field, v.Other)
 	case len(vs.Spec.GetTcp()[route].GetMatch()) == 0:
 		return // its schema reports it
@@ -250,7 +250,7 @@ func (j *judge) nameBefore(vs *routing.VirtualService, i, k int, s *routing.Serv
 			}
 			field, of := verdict.At(verdict.At("spec.tls", o.Route)+".match", o.Match), verdict.Verdict{Remedy: "name it once for a server"}
 			if of.Message = fmt.Sprintf("has a route already, %s, which comes first", field); o.Of != vs {
-				of.Other = o.Of.Config.Key()
+				of.Other = o.Of.Key()
 				of.Message = fmt.Sprintf("has a route already, %s of %s, which comes first", field, of.Other)
 			}
 			has[name] = of

@@ -40,8 +40,8 @@ func (j *judge) misdirected(vs *routing.VirtualService) {
 			continue
 		}
 		j.Add(verdict.Verdict{
-			Code: verdict.HostOutsideGateway, Field: verdict.At("spec.hosts", i), Other: owner.Gateway.Config.Key(),
-			Message: fmt.Sprintf("requests for %q go to a server of %s on %s, whose hosts name it more exactly: these routes get none", h, owner.Gateway.Config.Key(), placeOf(owner)),
+			Code: verdict.HostOutsideGateway, Field: verdict.At("spec.hosts", i), Other: owner.Gateway.Key(),
+			Message: fmt.Sprintf("requests for %q go to a server of %s on %s, whose hosts name it more exactly: these routes get none", h, owner.Gateway.Key(), placeOf(owner)),
 			Remedy:  "name that Gateway in gateways too, or give the routes to a host of their own",
 		})
 	}

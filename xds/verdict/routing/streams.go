@@ -99,8 +99,8 @@ func (j *judge) streamsBefore(vs *routing.VirtualService) {
 				if len(vs.Spec.GetTcp()) > 0 && takesAllStreams(other) && !shadowed {
 					shadowed = true
 					j.Add(verdict.Verdict{
-						Code: verdict.StreamShadowed, Field: verdict.At("spec.hosts", i), Other: other.Config.Key(),
-						Message: fmt.Sprintf("%s takes all connections to %s, and comes first: its tcp routes are used alone", other.Config.Key(), s.Hostname),
+						Code: verdict.StreamShadowed, Field: verdict.At("spec.hosts", i), Other: other.Key(),
+						Message: fmt.Sprintf("%s takes all connections to %s, and comes first: its tcp routes are used alone", other.Key(), s.Hostname),
 						Remedy:  "put the routes of both into one VirtualService",
 					})
 				}
@@ -149,7 +149,7 @@ func (j *judge) sniTwice(vs, other *routing.VirtualService, told map[string]bool
 					Remedy: "name it once, or tell the routes apart by destinationSubnets",
 				}
 				if vs != other {
-					v.Other = other.Config.Key()
+					v.Other = other.Key()
 					v.Message = fmt.Sprintf("%q has a route already, %s of %s, which comes first: this one is not used for the name", name, before, v.Other)
 				}
 				j.Add(v)

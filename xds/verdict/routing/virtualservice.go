@@ -74,8 +74,8 @@ func (j *judge) sidecarHosts(vs *routing.VirtualService, written *networking.Vir
 	for i, h := range vs.Hosts {
 		if all := j.View(namespace).VirtualServices(mesh.MeshGateway, h); len(all) > 0 && all[0] != vs && slices.Contains(all, vs) {
 			j.Add(verdict.Verdict{
-				Code: verdict.HostShadowed, Field: verdict.At("spec.hosts", i), Other: all[0].Config.Key(),
-				Message: fmt.Sprintf("%q is a host of %s too, which comes first: sidecars use that one alone for the host", h, all[0].Config.Key()),
+				Code: verdict.HostShadowed, Field: verdict.At("spec.hosts", i), Other: all[0].Key(),
+				Message: fmt.Sprintf("%q is a host of %s too, which comes first: sidecars use that one alone for the host", h, all[0].Key()),
 				Remedy:  "put the routes of both into one VirtualService",
 			})
 		}
@@ -141,8 +141,8 @@ func (j *judge) behindOthers(vs *routing.VirtualService) {
 				continue
 			}
 			j.Add(verdict.Verdict{
-				Code: verdict.RouteUnreachable, Field: verdict.At("spec.hosts", i), Other: other.Config.Key(),
-				Message: fmt.Sprintf("%q has routes of %s too, which come first on %s, and %s takes every request", h, other.Config.Key(), gateway, verdict.At("spec.http", r)),
+				Code: verdict.RouteUnreachable, Field: verdict.At("spec.hosts", i), Other: other.Key(),
+				Message: fmt.Sprintf("%q has routes of %s too, which come first on %s, and %s takes every request", h, other.Key(), gateway, verdict.At("spec.http", r)),
 				Remedy:  "put the routes of both into one VirtualService, the one that takes every request last",
 			})
 			break // one report covers the other gateways

@@ -7,6 +7,8 @@ var requiredFields = map[string][]string{
 	"DestinationRule": {"spec"},
 	"Gateway":         {"spec"},
 	"HostGrant":       {"spec"},
+	"Ingress":         {"spec"},
+	"IngressClass":    {"spec"},
 	"JoinToken":       {"spec"},
 	"RevokedIdentity": {"spec"},
 	"RoleBinding":     {"spec"},

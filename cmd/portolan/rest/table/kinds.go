@@ -118,6 +118,8 @@ func specColumns(kind config.GroupVersionKind) []Column {
 		return keySetColumns()
 	case schema.User, schema.Role, schema.RoleBinding:
 		return accessColumns(kind)
+	case schema.Ingress, schema.IngressClass:
+		return ingressColumns(kind)
 	case schema.ProxyConfig, schema.Telemetry, schema.WasmPlugin:
 		return extensionColumns(kind)
 	}

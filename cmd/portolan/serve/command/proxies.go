@@ -24,7 +24,7 @@ const (
 
 func (o *xdsFlags) register(f *pflag.FlagSet) {
 	f.BoolVar(&o.http3, "http3", false, "have gateways take HTTP/3 on the UDP port of each server that ends HTTPS and asks for no certificate of clients, and tell clients so. All servers of a store should agree")
-	f.BoolVar(&o.consent, "require-host-consent", false, "refuse a VirtualService, DestinationRule, ServiceEntry or Gateway for a host that a service of another namespace has, unless a HostGrant of that namespace, or a role of its writer, lets it speak for the host; one that is stored already has no effect for the host. All servers of a store should agree")
+	f.BoolVar(&o.consent, "require-host-consent", false, "refuse a VirtualService, DestinationRule, ServiceEntry, Gateway or Ingress for a host that a service of another namespace has, unless a HostGrant of that namespace, or a role of its writer, lets it speak for the host; one that is stored already has no effect for the host. All servers of a store should agree")
 	f.StringVar(&o.routeDelta, "route-delta", routeDeltaAuto, "auto sends an Envoy that takes virtual hosts one by one only those that changed; off sends whole route tables to all")
 }
 
