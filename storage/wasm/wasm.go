@@ -17,7 +17,7 @@ type Source struct {
 	File string
 	// URL is an address of http or https.
 	URL string
-	// Sum is the SHA-256 sum of the module, in lower-case hexadecimal digits; empty for a file.
+	// Sum is the SHA-256 sum of the module, in lower-case hexadecimal digits. A file need not have one.
 	Sum string
 }
 
@@ -36,7 +36,8 @@ func SourceOf(address, sum string) (out Source, atURL, atSum error) {
 		if u.Host != "" || !path.IsAbs(u.Path) || path.Clean(u.Path) != u.Path || u.RawQuery != "" || u.Fragment != "" {
 			return Source{}, errors.New("must be file:// and an absolute path on the machine of the proxy, such as file:///etc/envoy/plugin.wasm"), atSum
 		}
-		return Source{File: u.Path}, nil, atSum
+		out.File = u.Path
+		return out, nil, atSum
 	case u.Scheme == "http" || u.Scheme == "https":
 		switch {
 		case u.Hostname() == "":

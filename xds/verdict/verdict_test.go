@@ -951,7 +951,7 @@ func TestSchemasNameTheCodesOfTheTable(t *testing.T) {
 			}
 		}
 	}
-	if len(codes) != 4 {
+	if len(codes) != 3 {
 		t.Errorf("warnings of all codes that schemas have, but %v", codes)
 	}
 }

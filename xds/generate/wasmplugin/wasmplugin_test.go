@@ -51,7 +51,7 @@ func TestContent(t *testing.T) {
 	w.SetModules(modules.Set{}.With(&modules.Module{Sum: sum, Bytes: []byte("module")}))
 	want := &httpwasmv3.Wasm{}
 	if err := protojson.Unmarshal([]byte(`{"config": {"name": "default.a", "rootId": "root", "failurePolicy": "FAIL_RELOAD",
-		"configuration": {"@type": "type.googleapis.com/google.protobuf.StringValue", "value": "{\\"a\\":null,\\"b\\":[1,\\"x\\"]}"},
+		"configuration": {"@type": "type.googleapis.com/google.protobuf.StringValue", "value": "{\"a\":null,\"b\":[1,\"x\"]}"},
 		"vmConfig": {"runtime": "envoy.wasm.runtime.v8", "code": {"local": {"inlineBytes": "bW9kdWxl"}}, "environmentVariables": {"hostEnvKeys": ["HOME"], "keyValues": {"A": "b"}}}}}`), want); err != nil {
 		t.Fatal(err)
 	}
