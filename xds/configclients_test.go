@@ -37,7 +37,10 @@ func kindURL(kind config.GroupVersionKind) string {
 
 // exportedKinds are the kinds that a control plane may have.
 func exportedKinds() []*schema.Schema {
-	return slices.DeleteFunc(slices.Clone(schema.Pilot().All()), func(s *schema.Schema) bool { return s.Internal })
+	return slices.DeleteFunc(slices.Clone(schema.Pilot().All()), func(s *schema.Schema) bool {
+		_, isMessage := s.Codec.New().(proto.Message)
+		return s.Internal || !isMessage
+	})
 }
 
 // controlPlane connects a control plane that takes all kinds of the mesh.

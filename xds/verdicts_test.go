@@ -70,7 +70,7 @@ func (s sources) routing() event {
 			s.one("log", "envoy", "none", "prometheus", "als"), s.one("trace", "", "providers: [{name: envoy}]"))
 	case "WasmPlugin":
 		spec = fmt.Sprintf(`{%s url: %s, match: [{mode: %s}], failStrategy: %s}`, s.one("selector", "", "selector: {matchLabels: {app: a}},", "targetRefs: [{group: networking.istio.io, kind: Gateway, name: r}],"),
-			s.one("url", "'file:///a'", "'file:///a', sha256: "+strings.Repeat("1", 64), "'http://a.example/b', sha256: "+strings.Repeat("1", 64)), s.one("mode", "CLIENT", "SERVER"), s.one("fails", "FAIL_OPEN", "FAIL_CLOSE"))
+			s.one("url", "'file:///a'", "'file:///a', sha256: "+strings.Repeat("a", 64), "'http://a.example/b', sha256: "+strings.Repeat("a", 64)), s.one("mode", "CLIENT", "SERVER"), s.one("fails", "FAIL_OPEN", "FAIL_CLOSE"))
 	case "Sidecar":
 		selector := s.one("selector", "", "workloadSelector: {labels: {app: a}}, ", "workloadSelector: {labels: {v: '2'}}, ")
 		spec = fmt.Sprintf(`{%s%segress: [%s{hosts: ['%s/%s']}]}`, selector,

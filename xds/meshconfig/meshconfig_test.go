@@ -35,7 +35,7 @@ tlsDefaults: {minProtocolVersion: TLSV1_3, cipherSuites: [AES128-SHA, RC4], ecdh
 	if d := cmp.Diff([]string{
 		"meshConfig.defaultConfig.statNameLength has no effect here: Envoy does not limit the length of names",
 		`meshConfig.defaultDestinationRuleExportTo stands for every namespace: only "." limits it`,
-		"meshConfig.enableTracing is not served yet and has no effect",
+		"meshConfig.enableTracing has no effect here: proxies trace for a provider alone: name one in defaultProviders.tracing or a Telemetry",
 		`meshConfig.tlsDefaults.cipherSuites names "RC4", which Envoy does not know and which is left out`,
 		`meshConfig.tlsDefaults.ecdhCurves names "P-0", which Envoy does not know and which is left out`,
 	}, slices.Sorted(slices.Values(warnings))); d != "" {
@@ -171,7 +171,7 @@ func TestProvidersWithoutEffect(t *testing.T) {
 		t.Fatal(c, err)
 	}
 	if d := cmp.Diff([]string{
-		"meshConfig.extensionProviders[0].stackdriver is not served yet and has no effect",
+		"meshConfig.extensionProviders[0].stackdriver has no effect here: a stock Envoy reports nothing to Google Cloud itself: use opentelemetry, envoyOtelAls and prometheus",
 		"meshConfig.extensionProviders[1].envoyExtAuthzHttp.includeHeadersInCheck is deprecated: use includeRequestHeadersInCheck",
 		"meshConfig.extensionProviders[1].envoyExtAuthzHttp.includeRequestBodyInCheck.packAsBytes has no effect: it is for envoyExtAuthzGrpc",
 	}, slices.Sorted(slices.Values(warnings))); d != "" {

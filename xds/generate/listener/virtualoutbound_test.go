@@ -267,7 +267,7 @@ func TestListenersReadLittle(t *testing.T) {
 				t.Fatal(err)
 			}
 			before[name] = recording.Dependencies()
-			if n := len(recording.Dependencies()); n > 18 {
+			if n := len(recording.Dependencies()); n > 20 {
 				t.Errorf("%s is built from %d rows", name, n)
 			}
 			for _, r := range recording.Dependencies() {
