@@ -221,14 +221,14 @@ func (s *state) clearFault(name types.NamespacedName) {
 }
 
 // degraded says why the resource may be old; nil if it is not.
-func (s *state) degraded() (err error, since time.Time) {
+func (s *state) degraded() (since time.Time, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	err = cmp.Or(s.denied["list"], s.denied["watch"])
 	if err == nil && !s.listed {
 		err = errNotYet
 	}
-	return err, s.since
+	return s.since, err
 }
 
 // all returns the states.
@@ -257,7 +257,7 @@ func (c *Cluster) Problems() []cache.Problem {
 func (c *Cluster) Degraded() error {
 	var reasons *multierror.Error
 	said := map[string]bool{}
-	add := func(err error, since time.Time) {
+	add := func(since time.Time, err error) {
 		if err != nil && !said[err.Error()] {
 			said[err.Error()] = true
 			reasons = multierror.Append(reasons, fmt.Errorf("since %s: %w", since.UTC().Format(time.RFC3339), err))
@@ -317,7 +317,7 @@ type Status struct {
 func (c *Cluster) Status() []Status {
 	var out []Status
 	for _, s := range c.all() {
-		err, since := s.degraded()
+		since, err := s.degraded()
 		s.mu.Lock()
 		one := Status{
 			Resource: s.target.resource.GroupResource().String(), Namespace: s.target.namespace,
