@@ -72,7 +72,7 @@ func Follow[T any](ctx context.Context, c *Cluster, f Following[T]) error {
 	s := c.begin(&target{f.Resource, f.Kind, f.Namespace, f.Labels, f.Fields}, f.State)
 	defer c.end(s)
 	source := &lister[T]{link: c.link, state: s, convert: f.Convert}
-	defer source.lists.Wait()
+	defer source.end()
 
 	// The log of client-go repeats what Degraded says, and is for developers.
 	logger := logr.FromSlogHandler(debugOnly{c.link.o.Log.Handler()})

@@ -58,7 +58,28 @@ type lister[T any] struct {
 	link    *link
 	state   *state
 	convert func(Object) (T, error)
-	lists   sync.WaitGroup // a Reflector does not wait for its list once it has ended
+	// A Reflector does not wait for its list once it has ended, and may even begin one.
+	mu    sync.Mutex
+	ended bool
+	lists sync.WaitGroup // added to while mu is held and ended is not set
+}
+
+// begin notes that a list begins, and says whether it may.
+func (l *lister[T]) begin() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.ended {
+		l.lists.Add(1)
+	}
+	return !l.ended
+}
+
+// end waits for the last list. None begins afterwards.
+func (l *lister[T]) end() {
+	l.mu.Lock()
+	l.ended = true
+	l.mu.Unlock()
+	l.lists.Wait()
 }
 
 // List implements cache.ListerWatcher.
@@ -73,7 +94,9 @@ func (l *lister[T]) Watch(metav1.ListOptions) (watch.Interface, error) {
 
 // ListWithContext implements cache.ListerWatcherWithContext.
 func (l *lister[T]) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-	l.lists.Add(1)
+	if !l.begin() {
+		return nil, context.Canceled
+	}
 	defer l.lists.Done()
 	ctx, cancel := context.WithTimeoutCause(ctx, l.link.o.Timeout, l.link.late())
 	defer cancel()
