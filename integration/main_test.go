@@ -43,8 +43,12 @@ func run(m *testing.M) int {
 // inBothVariants runs a scenario in delta and in state of the world.
 func inBothVariants(t *testing.T, scenario func(t *testing.T, v protocol.Variant)) {
 	t.Helper()
-	t.Run("delta", func(t *testing.T) { scenario(t, protocol.Delta) })
-	t.Run("world", func(t *testing.T) { scenario(t, protocol.StateOfTheWorld) })
+	for name, v := range map[string]protocol.Variant{"delta": protocol.Delta, "world": protocol.StateOfTheWorld} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			scenario(t, v)
+		})
+	}
 }
 
 // patience is how long a test waits for a condition. It leaves time for a machine that is busy
