@@ -125,28 +125,6 @@ func TestTwoMeshesFeedEachOther(t *testing.T) {
 	one.awaitFed(two, 0)
 }
 
-// TestAnObjectThatIsRefusedHere: an object that the other server accepts and this one does not
-// is set aside and named, until it is deleted there.
-func TestAnObjectThatIsRefusedHere(t *testing.T) {
-	const policy = "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: deny, namespace: shop}\nspec: {}"
-	x := newShop(t)
-	hub := startServer(t, serverOptions{args: []string{"--accept-unserved"}})
-	hub.apply(policy, x.entry(x.v1))
-	s := startServer(t, serverOptions{args: fedBy(hub, protocol.Delta)})
-	if out := s.try(policy, "apply", "-f", "-"); out.code == 0 {
-		t.Skip("authorization policies are served")
-	}
-	name := "xds://" + hub.xds
-	eventually(t, "the object is named", func() error {
-		if out := s.must("", "source", "describe", name); !strings.Contains(out, "! authorizationpolicy/shop/deny: ") || !strings.Contains(out, "reviews") {
-			return errors.New(out)
-		}
-		return nil
-	})
-	hub.remove(policy)
-	s.awaitFed(hub, 1)
-}
-
 // TestSoakNoDeleteIsLostBetweenControlPlanes kills the server that exports objects and the one
 // that imports them, in random order, while objects change. In the end both have the same.
 func TestSoakNoDeleteIsLostBetweenControlPlanes(t *testing.T) {
