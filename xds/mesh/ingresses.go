@@ -231,7 +231,7 @@ func (p *PushContext) servicesOf(h host.Name) iter.Seq[*ServiceRow] {
 
 // objectAt returns the object of a path: the one that users wrote, else a derived one, else nil.
 func (p *PushContext) objectAt(path string) *config.Config {
-	if object := p.inputs.Configs.Configs().Value(path); object != nil {
+	if object := p.Inputs().Configs.Configs().Value(path); object != nil {
 		return object
 	}
 	if d := derivedRows.rowsOf(p).Value(path); d != nil {
@@ -248,6 +248,31 @@ func (p *PushContext) Derived(path string) *ingress.Derived {
 		return nil
 	}
 	return d
+}
+
+// EffectiveChanges iterates over the objects in effect that differ from those of another context, which
+// may be nil: those that users wrote, and those derived from Ingresses where users wrote none.
+func (p *PushContext) EffectiveChanges(from *PushContext) iter.Seq[pmap.Change[*config.Config]] {
+	return func(yield func(pmap.Change[*config.Config]) bool) {
+		if from == nil {
+			from = &PushContext{}
+		}
+		written := p.Inputs().Configs.Configs()
+		before := from.Inputs().Configs.Configs()
+		for c := range pmap.Diff(before, written) {
+			if !yield(changeOf(c.Key, from.objectAt(c.Key), p.objectAt(c.Key))) {
+				return
+			}
+		}
+		for c := range derivedRows.diff(from, p) {
+			if written.Value(c.Key) != before.Value(c.Key) {
+				continue // it was among the written
+			}
+			if !yield(changeOf(c.Key, from.objectAt(c.Key), p.objectAt(c.Key))) {
+				return
+			}
+		}
+	}
 }
 
 // eachDerived calls f for each derived object that changed and whose path begins with path, unless

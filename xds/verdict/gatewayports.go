@@ -10,7 +10,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
-// GatewaysAt iterates over the Gateways with a server at a port, by path.
+// GatewaysAt iterates over the Gateways with a server at a port, by path. Some are derived from
+// Ingresses.
 func (j *Judge) GatewaysAt(port uint32) iter.Seq[*config.Config] {
 	key := strconv.FormatUint(uint64(port), 10)
 	j.Read(portRow, key)
@@ -19,7 +20,7 @@ func (j *Judge) GatewaysAt(port uint32) iter.Seq[*config.Config] {
 
 // followPorts updates the Gateways by port after a change of facts.
 func followPorts(all pmap.Map[pmap.Map[*config.Config]], from, to Facts) pmap.Map[pmap.Map[*config.Config]] {
-	for c := range pmap.Diff(from.Configs(), to.Configs()) {
+	for c := range to.Mesh.EffectiveChanges(from.Mesh) {
 		for port := range serverPorts(c.Old) {
 			all = pmap.Remove(all, port, c.Key)
 		}

@@ -60,14 +60,14 @@ func (j *judge) gateway(object *config.Config) {
 
 // serverConflict returns the verdict that a server of a Gateway has no listener.
 func serverConflict(object *config.Config, i int, lost *routing.Lost) verdict.Verdict {
-	of, port := lost.To.Gateway.Config, placeOf(lost.Server)
+	of, port := lost.To.Gateway, placeOf(lost.Server)
 	v := verdict.Verdict{
 		Code: verdict.ServerConflict, Field: verdict.At("spec.servers", i) + ".port", Other: of.Key(),
 		Message: fmt.Sprintf("%s is of %s too, which is older and does not share it: this server has no listener", port, of.Key()),
 		Remedy:  "use another port; only servers of HTTP share one, and those of TLS",
 	}
 	other := of.Key().String()
-	if of == object {
+	if of.Config == object {
 		v.Other, other = config.Key{}, "an earlier server"
 		v.Message = fmt.Sprintf("%s is of an earlier server too, which does not share it: this one has no listener", port)
 	}

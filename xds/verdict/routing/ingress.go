@@ -47,8 +47,14 @@ func (j *judge) ingress(object *config.Config) {
 			Remedy:  "start a gateway with these labels, or mend ingressSelector of the mesh configuration",
 		})
 	}
+	losers := j.lostServers(g.Config, g)
 	for i, s := range g.Servers {
-		if k, isTLS := ingress.TLSOf(object, i); isTLS {
+		k, isTLS := ingress.TLSOf(object, i)
+		if lost := losers[s]; lost != nil {
+			j.Add(ingressConflict(object, k, isTLS, lost))
+			continue
+		}
+		if isTLS {
 			j.uncertified(g.Config, verdict.At("spec.tls", k)+".secretName", s)
 			j.warnUncovered(g.Config, verdict.At("spec.tls", k), s)
 		}
@@ -72,6 +78,23 @@ func (j *judge) ingress(object *config.Config) {
 			}
 		}
 	}
+}
+
+// ingressConflict returns the verdict that a server of an Ingress has no listener: that of entry k of
+// tls, or else that of HTTP.
+func ingressConflict(object *config.Config, k int, isTLS bool, lost *routing.Lost) verdict.Verdict {
+	v := verdict.Verdict{Code: verdict.ServerConflict, Field: "spec.rules", Other: lost.To.Gateway.Key(), Remedy: "use another port for that one"}
+	at := placeOf(lost.Server)
+	v.Message = fmt.Sprintf("%s is of %s too, which comes first and does not share it: no rule has a route there", at, v.Other)
+	if isTLS {
+		v.Field, v.Remedy = verdict.At("spec.tls", k)+".hosts", "take the host out of one of them: HTTPS has one certificate for a host"
+		v.Message = fmt.Sprintf("%s at %s is a host of %s too, which comes first: this entry has no server, also for its other hosts", lost.Name, at, v.Other)
+	}
+	if v.Other == object.Key() {
+		v.Other = config.Key{}
+		v.Message = fmt.Sprintf("%s at %s is a host of an earlier entry too: this one has no server, also for its other hosts", lost.Name, at)
+	}
+	return v
 }
 
 // root is the namespace of the Gateways that are derived from Ingresses.

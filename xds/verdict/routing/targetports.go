@@ -77,13 +77,13 @@ func (j *judge) portConflict(object *config.Config, g *routing.Gateway, s *routi
 
 // portsMeet returns the verdict that a server of a Gateway has no listener on a proxy.
 func portsMeet(object *config.Config, i int, lost *routing.Lost, p *status.Proxy, ports routing.TargetPorts) verdict.Verdict {
-	of, to := lost.To.Gateway.Config, lost.To.Port()
+	of, to := lost.To.Gateway, lost.To.Port()
 	v := verdict.Verdict{
 		Code: verdict.ServerConflict, Field: verdict.At("spec.servers", i) + ".port", Other: of.Key(),
 		Remedy: "have the service lead one of the ports to another targetPort, or give both servers one port that they can share",
 	}
 	whose := "of " + of.Key().String()
-	if of == object {
+	if of.Config == object {
 		v.Other, whose = config.Key{}, "of an earlier server"
 	}
 	v.Message = fmt.Sprintf("%s and port %d %s are port %d of %s, as its service says, and the servers do not share it: this one has no listener there",
