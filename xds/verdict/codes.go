@@ -139,6 +139,7 @@ const (
 	IssuerKeys          Code = "PTL0424"
 	MeshConfigUnused    Code = "PTL0431"
 	ProxyConfigOverlap  Code = "PTL0432"
+	LogFormatUnfit      Code = "PTL0433"
 	TelemetryShadowed   Code = "PTL0451"
 	ReporterMissing     Code = "PTL0452"
 	ReporterUnfit       Code = "PTL0453"
@@ -281,8 +282,9 @@ var kinds = []Kind{
 	{IssuerKeys, "", Warning, status.ResolvedRefs, "the leading server cannot fetch the keys of a TokenIssuer", "its tokens prove nothing, but those that are signed with keys which were fetched before"},
 	{MeshConfigUnused, "", Warning, status.ResolvedRefs, "a MeshConfig is outside the root namespace of the mesh", "it has no effect"},
 	{ProxyConfigOverlap, "", Warning, status.Conflicted, "an older ProxyConfig is for the same proxies: those of the mesh, of the namespace, or with the same labels", "the older one counts alone for them"},
+	{LogFormatUnfit, "", Warning, status.PartlyServed, "accessLogFormat of the mesh is no JSON object, and accessLogEncoding is JSON", "access logs have Istio's own fields"},
 	{TelemetryShadowed, "", Warning, status.Conflicted, "an older Telemetry is for the same proxies: those of the mesh, of the namespace, or those that both select", "the older one is used alone for them"},
-	{ReporterMissing, "", Error, status.ResolvedRefs, "a Telemetry names a provider that the mesh configuration does not have, or whose service a proxy does not see, or traces without a provider", "proxies send it nothing, and go on with all else"},
+	{ReporterMissing, "", Error, status.ResolvedRefs, "a Telemetry or a MeshConfig names a provider that the mesh configuration does not have, or whose service a proxy does not see, or a Telemetry traces without a provider", "proxies send it nothing, and go on with all else"},
 	{ReporterUnfit, "", Warning, status.PartlyServed, "a Telemetry names a provider for what Envoy cannot send to it", "proxies send it nothing"},
 	{TelemetryNotForGRPC, "", Info, status.PartlyServed, "a Telemetry is for a gRPC program without a proxy", "the program takes neither logs, traces nor metrics from it"},
 	{PatchFailed, "", Error, status.PartlyServed, "a patch of an EnvoyFilter could not be applied to a resource that it matches", "proxies have the resource without the patch; other patches of it apply"},

@@ -50,3 +50,23 @@ extensionProviders:
 		}
 	}
 }
+
+// TestMeshConfigs: a MeshConfig whose default providers get nothing, or whose format of access logs does
+// not fit their encoding, has a verdict.
+func TestMeshConfigs(t *testing.T) {
+	t.Parallel()
+	for spec, want := range map[string][]string{
+		`{extensionProviders: [{name: lines, envoyFileAccessLog: {path: /dev/null}}], defaultProviders: {accessLogging: [lines, envoy], metrics: [prometheus]}, accessLogFormat: '%PROTOCOL%'}`: nil,
+		`{defaultProviders: {accessLogging: [nope], metrics: [envoy], tracing: [nope]}}`: {
+			"default PTL0452 spec.defaultProviders.accessLogging[0]", "default PTL0452 spec.defaultProviders.tracing[0]", "default PTL0453 spec.defaultProviders.metrics[0]"},
+		`{extensionProviders: [{name: spans, zipkin: {service: none.example.com, port: 80}}], defaultProviders: {tracing: [spans]}}`: {"default PTL0452 spec.defaultProviders.tracing[0]"},
+		`{accessLogEncoding: JSON, accessLogFormat: '{"path": "%REQ(:PATH)%"}'}`:                                                     nil,
+		`{accessLogEncoding: JSON, accessLogFormat: '{"path": "%REQ(:PATH)%"'}`:                                                      {"default PTL0433 spec.accessLogFormat"},
+	} {
+		w := xdstest.NewWorld(t, "apiVersion: portolan.io/v1\nkind: MeshConfig\nmetadata: {name: default, namespace: istio-system}\nspec: "+spec)
+		got := said((*index.Index)(nil).Next(verdict.Facts{Mesh: w.Context()}))
+		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", spec, diff)
+		}
+	}
+}

@@ -121,6 +121,11 @@ func (o Options) format() *corev3.SubstitutionFormatString {
 	}
 }
 
+// IsJSON says whether a text may be the format of a JSON log: a JSON object, or empty.
+func IsJSON(text string) bool {
+	return text == "" || protojson.Unmarshal([]byte(text), &structpb.Struct{}) == nil
+}
+
 // JSONFormat parses the fields of a JSON log from the text of a JSON object. If the text
 // is empty or invalid, it returns Istio's fields.
 func JSONFormat(text string) *structpb.Struct {

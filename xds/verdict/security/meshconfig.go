@@ -1,12 +1,20 @@
 package security
 
 import (
+	"fmt"
+
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/xds/envoy/accesslog"
+	"github.com/portolan-mesh/portolan/xds/generate/filter"
+	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/verdict"
 )
 
-// MeshConfig judges a MeshConfig: outside the root namespace it has no effect.
+// MeshConfig judges a MeshConfig: outside the root namespace it has no effect, its default providers
+// must be some that take what they get, and a format must fit the encoding.
 func MeshConfig(j *verdict.Judge, object *config.Config) {
 	root := j.Mesh().MeshConfig().GetRootNamespace()
 	if fault := schema.MeshConfigElsewhere(object.Key(), root); fault != nil {
@@ -15,5 +23,57 @@ func MeshConfig(j *verdict.Judge, object *config.Config) {
 			Message: "is in namespace " + object.Namespace + ", and the MeshConfig of the mesh is in " + root + ": it has no effect",
 			Remedy:  "apply it there with -n " + root + ", and delete it here",
 		})
+		return
 	}
+	spec := object.Spec.(*meshv1alpha1.MeshConfig)
+	v := j.View(root)
+	for _, d := range []struct {
+		field, what, kinds string
+		names              []string
+		fault              func(*mesh.View, string) filter.Fault
+	}{
+		{"accessLogging", "access logs", logKinds, spec.GetDefaultProviders().GetAccessLogging(), filter.LogFault},
+		{"metrics", "metrics", metricKinds, spec.GetDefaultProviders().GetMetrics(), filter.MetricFault},
+		{"tracing", "traces", traceKinds, spec.GetDefaultProviders().GetTracing(), filter.TraceFault},
+	} {
+		for i, name := range d.names {
+			if code, message, remedy := providerFault(d.fault(v, name), name, d.what, d.kinds, "namespace "+root); code != "" {
+				j.Add(verdict.Verdict{Code: code, Field: verdict.At("spec.defaultProviders."+d.field, i), Message: message, Remedy: remedy})
+			}
+		}
+	}
+	encoding := v.Mesh(mesh.AccessLogEncoding).GetAccessLogEncoding()
+	format := v.Mesh(mesh.AccessLogFormat).GetAccessLogFormat()
+	own := spec.GetAccessLogFormat() != "" || spec.GetAccessLogEncoding() != 0
+	if own && encoding == meshv1alpha1.MeshConfig_JSON && !accesslog.IsJSON(format) {
+		j.Add(verdict.Verdict{
+			Code: verdict.LogFormatUnfit, Field: "spec.accessLogFormat",
+			Message: "is text, and accessLogEncoding of the mesh is JSON: proxies use Istio's own fields",
+			Remedy:  `write a JSON object, such as {"path": "%REQ(:PATH)%"}, or set accessLogEncoding to TEXT`,
+		})
+	}
+}
+
+// The kinds of providers that take what proxies report.
+const (
+	logKinds    = "envoyFileAccessLog, envoyHttpAls, envoyTcpAls or envoyOtelAls"
+	metricKinds = "prometheus"
+	traceKinds  = "zipkin, opentelemetry, datadog or skywalking"
+)
+
+// providerFault says what is wrong with a provider; no code for nothing. unseen are those who do not see
+// its service.
+func providerFault(f filter.Fault, name, what, kinds string, unseen any) (code verdict.Code, message, remedy string) {
+	switch f {
+	case filter.Missing:
+		return verdict.ReporterMissing, fmt.Sprintf("%q is no provider of the mesh: it gets no %s", name, what),
+			"add it to extensionProviders of the mesh configuration, or mend the name"
+	case filter.Unfit:
+		return verdict.ReporterUnfit, fmt.Sprintf("%q takes no %s from proxies: Envoy has nothing that sends them to a provider of its kind", name, what),
+			"name one of the kinds " + kinds
+	case filter.Unseen:
+		return verdict.ReporterMissing, fmt.Sprintf("the service of %q is not seen by %s: it gets no %s from there", name, unseen, what),
+			"add a ServiceEntry with its host and port, or let these proxies see it by its exportTo and their Sidecar"
+	}
+	return "", "", ""
 }

@@ -70,13 +70,13 @@ func (j *telemetryJudge) sameScope(o *selecting.Policy) bool {
 // nowhere.
 func (j *telemetryJudge) providers() {
 	for i, e := range j.spec.GetAccessLogging() {
-		j.each(fmt.Sprintf("spec.accessLogging[%d].providers", i), e.GetProviders(), "access logs", "envoyFileAccessLog, envoyHttpAls, envoyTcpAls or envoyOtelAls", filter.LogFault)
+		j.each(fmt.Sprintf("spec.accessLogging[%d].providers", i), e.GetProviders(), "access logs", logKinds, filter.LogFault)
 	}
 	for i, e := range j.spec.GetMetrics() {
-		j.each(fmt.Sprintf("spec.metrics[%d].providers", i), e.GetProviders(), "metrics", "prometheus", filter.MetricFault)
+		j.each(fmt.Sprintf("spec.metrics[%d].providers", i), e.GetProviders(), "metrics", metricKinds, filter.MetricFault)
 	}
 	for i, e := range j.spec.GetTracing() {
-		j.each(fmt.Sprintf("spec.tracing[%d].providers", i), e.GetProviders(), "traces", "zipkin, opentelemetry, datadog or skywalking", filter.TraceFault)
+		j.each(fmt.Sprintf("spec.tracing[%d].providers", i), e.GetProviders(), "traces", traceKinds, filter.TraceFault)
 	}
 	if len(j.spec.GetTracing()) > 0 && !j.traced() {
 		j.add(verdict.ReporterMissing, "spec.tracing", "name a provider here or in defaultProviders of the mesh configuration",
@@ -118,16 +118,8 @@ func (j *telemetryJudge) each(field string, refs []*telemetryv1.ProviderRef, wha
 		if len(j.selected) == 0 {
 			look(j.View(j.object.Namespace), "namespace "+j.object.Namespace)
 		}
-		switch worst {
-		case filter.Missing:
-			j.add(verdict.ReporterMissing, at, "add it to extensionProviders of the mesh configuration, or mend the name",
-				"%q is no provider of the mesh: it gets no %s", ref.GetName(), what)
-		case filter.Unfit:
-			j.add(verdict.ReporterUnfit, at, "name one of the kinds "+kinds,
-				"%q takes no %s from proxies: Envoy has nothing that sends them to a provider of its kind", ref.GetName(), what)
-		case filter.Unseen:
-			j.add(verdict.ReporterMissing, at, "add a ServiceEntry with its host and port, or let these proxies see it by its exportTo and their Sidecar",
-				"the service of %q is not seen by %s: it gets no %s from there", ref.GetName(), &unseen, what)
+		if code, message, remedy := providerFault(worst, ref.GetName(), what, kinds, &unseen); code != "" {
+			j.add(code, at, remedy, "%s", message)
 		}
 	}
 }
