@@ -126,7 +126,6 @@ func TestStoreRestoredBeneathServers(t *testing.T) {
 }
 
 func restoreBeneath(t *testing.T, v protocol.Variant, restore func(*testing.T, string) string) {
-	t.Parallel() // mostly it waits
 	address := local(freePort(t))
 	at := etcdtest.At(t, "http://"+address)
 	etcd := etcdtest.NewServer(t, at)
