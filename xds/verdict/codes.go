@@ -293,7 +293,7 @@ var kinds = []Kind{
 	{PatchOdd, "", Warning, status.PartlyServed, "a patch of an EnvoyFilter has something that Envoy does not know or will lose, or matches a filter by a name that Envoy has lost", "the message says what"},
 	{PatchOpens, "", Warning, status.PartlyServed, "a patch of an EnvoyFilter takes away, or changes, what authenticates, authorizes or encrypts", "its proxies may let in what policies would refuse, also in plaintext"},
 	{ModuleMissing, "", Error, status.ResolvedRefs, "the leading server cannot fetch the module of a WasmPlugin, or nothing says where it is", "proxies go on with the plugin as it was before; without that failStrategy decides whether all requests pass or none"},
-	{ModuleAwaited, "", Info, status.ResolvedRefs, "the leading server has not fetched the module of a WasmPlugin yet", "proxies go on with the plugin as it was before; without that failStrategy decides whether all requests pass or none"},
+	{ModuleAwaited, "", Warning, status.ResolvedRefs, "the leading server has not fetched the module of a WasmPlugin yet", "proxies go on with the plugin as it was before; without that failStrategy decides whether all requests pass or none"},
 	{ModuleUnverified, "", Warning, status.PartlyServed, "a WasmPlugin gives the sha256 of a file on the machines", "nobody checks it, and an Envoy reads a replaced file only when the WasmPlugin changes"},
 	{PluginUnmatched, "", Warning, status.ResolvedRefs, "a WasmPlugin matches what comes into workloads alone (SERVER), and is for gateways alone", "it has no effect"},
 	{PluginNotForGRPC, "", Warning, status.PartlyServed, "a WasmPlugin is for a gRPC program without a proxy", "the program runs no plugins: what the plugin would refuse or change passes there as it is"},

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"fmt"
+	"maps"
 
 	networkingv1beta1 "istio.io/api/networking/v1beta1"
 
@@ -21,7 +22,7 @@ func ProxyConfig(v *verdict.Judge, object *config.Config) {
 	selector := selectorOf(object)
 	for o := range j.Objects(schema.ProxyConfig, object.Namespace) {
 		other := selectorOf(o)
-		if config.Compare(o, object) >= 0 || (len(other) > 0) != (len(selector) > 0) || len(selector) > 0 && !j.overlap(object.Namespace, selector, other) {
+		if config.Compare(o, object) >= 0 || (len(other) > 0) != (len(selector) > 0) || len(selector) > 0 && !maps.Equal(selector, other) && !j.overlap(object.Namespace, selector, other) {
 			continue
 		}
 		whom := "the namespace"
