@@ -173,7 +173,9 @@ func TestEnvoyRetriesAnotherEndpoint(t *testing.T) {
 		s.apply(x.entry(x.v1, x.v2))
 		client := s.startEnvoy(envoyOptions{kind: "sidecar", name: "client", variant: v})
 		awaitReply(t, x.atSidecar("/"), "v1")
-		if got := answers(t, x.atSidecar("/"), 50); got["v1"] != 50 {
+		// An Envoy looks five times for a host that it has not tried yet, as Istio tells it to: once in
+		// two thousand requests both retries find the dead one again.
+		if got := answers(t, x.atSidecar("/"), 50); got["v1"] < 48 {
 			t.Errorf("one of two endpoints does not listen: %v", got)
 		}
 		s.expectNothingRejected()
