@@ -132,7 +132,8 @@ func switchedOn(t *testing.T, s *server, x *shop, grant, mine, bob string) {
 }
 
 // TestLoopbackProvesNothing: with the first user the plaintext port of the machine gives no
-// secrets, and believes no labels of gateways. A gateway over the socket has both.
+// secrets, and believes no labels of gateways. A gateway over the socket has both. After the last user it
+// is as before.
 func TestLoopbackProvesNothing(t *testing.T) {
 	t.Parallel()
 	for _, trusts := range []bool{false, true} {
@@ -168,7 +169,12 @@ func TestLoopbackProvesNothing(t *testing.T) {
 				}
 				return nil
 			})
-			s.launchEnvoy(envoyOptions{kind: "router", name: "beside", labels: "app=edge", variant: protocol.Delta, xds: path})
+			beside := s.launchEnvoy(envoyOptions{kind: "router", name: "beside", labels: "app=edge", variant: protocol.Delta, xds: path})
+			newTLSClient(x.gateway, "door.shop.test", pair).awaitCertificate(t, pair)
+
+			// Without any user the doubted gateway connects anew, and is believed.
+			beside.process.kill()
+			s.must("", "user", "delete", "alice")
 			newTLSClient(x.gateway, "door.shop.test", pair).awaitCertificate(t, pair)
 		})
 	}

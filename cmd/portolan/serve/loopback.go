@@ -16,6 +16,9 @@ import (
 var errUsers = status.Error(codes.Unauthenticated, "the mesh has users, so this port believes nobody without proof: connect anew. For secrets, or as a gateway, "+
 	"connect with a certificate of the mesh (portolan bootstrap --tls) or over the socket (serve --xds-socket)")
 
+// errNoUsers ends the stream of a client that was doubted while there were users.
+var errNoUsers = status.Error(codes.Unauthenticated, "the mesh has no users any more, so this port believes who is on this machine: connect anew")
+
 // peerOf returns who the client of a stream has proved to be, and whether the server believes
 // a client that has proved nothing: over the socket always, else until the first user.
 func (s *server) peerOf(ctx context.Context) (admission.Peer, error) {
@@ -29,10 +32,21 @@ func (s *server) peerOf(ctx context.Context) (admission.Peer, error) {
 	if _, err := s.mirror.Await(ctx, 0); err != nil { // until it has read the users
 		return p, status.FromContextError(ctx.Err()).Err()
 	}
-	if p.Doubted = s.keeper.HasUsers(); !p.Doubted {
+	if p.Doubted = s.keeper.HasUsers(); p.Doubted {
+		p.Still = s.someUsers
+	} else {
 		p.Still = s.noUsers
 	}
 	return p, nil
+}
+
+// someUsers ends the stream of a client that was doubted, once no user is left: it is believed when it
+// connects anew.
+func (s *server) someUsers(context.Context) error {
+	if !s.keeper.HasUsers() {
+		return errNoUsers
+	}
+	return nil
 }
 
 // noUsers is the proof of a client that has no other.
