@@ -325,7 +325,8 @@ func TestStoreDamaged(t *testing.T) {
 		t.Fatal(logs, err)
 	}
 	changeBit(t, logs[0], 20_000)
-	says := []string{"the data is damaged", filepath.Dir(logs[0]), "crc mismatch", "portolan store restore"}
+	// What etcd says of it depends on whether the bit is of a record's length or of its content.
+	says := []string{"the data is damaged", filepath.Dir(logs[0]), "portolan store restore"}
 	if err := syscall.Kill(storeOf(t, s.o.dataDir), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}

@@ -45,6 +45,7 @@ func TestTranscript(t *testing.T) {
 		c := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Node: node("10.0.0.1"), Variant: v, Manual: true})
 		c.Subscribe(xdstest.ClusterType)
 		c.Nack(c.AwaitAnswer(xdstest.ClusterType, 0), "no such thing")
+		xdstest.Eventually(t, "the client", func() bool { return len(s.XDS.Clients()) == 1 })
 		id := s.XDS.Clients()[0].ID
 		xdstest.Eventually(t, "the refusal", func() bool { return strings.Contains(said(s, id, "CDS"), "refused no such thing") })
 		if got := said(s, id, "CDS"); !strings.HasPrefix(got, "sent ") && !strings.HasPrefix(got, "requested, sent ") {
