@@ -124,7 +124,7 @@ func TestAddWasmPage(t *testing.T) {
 		s.awaitSaid("checker", "edge", "Unable to create Wasm plugin")
 		awaitWasm(t, "a rejected module: the former plugin goes on", q, 200, `{"greeting":"bye"}`, `{"realm":"shop"}`)
 		gone := strings.Replace(checker, "/checker.wasm", "/gone.wasm", 1)
-		gone = strings.NewReplacer(sum, strings.Repeat("0", 64), "realm: shop", "realm: gone").Replace(gone)
+		gone = strings.NewReplacer(sum, strings.Repeat("a", 64), "realm: shop", "realm: gone").Replace(gone)
 		s.apply(gone)
 		s.awaitSaid("checker", "/gone.wasm: it answers 404", "go on with the plugin as it was before")
 		s.apply(strings.Replace(checker, "realm: shop", "realm: city", 1))
