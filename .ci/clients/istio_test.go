@@ -185,7 +185,7 @@ func TestIstioClient(t *testing.T) {
 		"PeerAuthentication":     uses(c.SecurityV1().PeerAuthentications(ns), &apissecurity.PeerAuthentication{Spec: security.PeerAuthentication{Mtls: &security.PeerAuthentication_MutualTLS{Mode: security.PeerAuthentication_MutualTLS_PERMISSIVE}}}, "security", "v1", "peerauthentications"),
 		"RequestAuthentication":  uses(c.SecurityV1().RequestAuthentications(ns), &apissecurity.RequestAuthentication{Spec: security.RequestAuthentication{JwtRules: []*security.JWTRule{{Issuer: "https://issuer.example", Jwks: `{"keys":[{"kty":"oct","k":"c2VjcmV0"}]}`}}}}, "security", "v1", "requestauthentications"),
 		"Telemetry":              uses(c.TelemetryV1().Telemetries(ns), &apistelemetry.Telemetry{Spec: telemetry.Telemetry{Tracing: []*telemetry.Tracing{{Providers: []*telemetry.ProviderRef{{Name: "zipkin"}}}}}}, "telemetry", "v1", "telemetries"),
-		"WasmPlugin":             uses(c.ExtensionsV1alpha1().WasmPlugins(ns), &apisextensions.WasmPlugin{Spec: extensionsv1alpha1api.WasmPlugin{Url: "oci://registry.example/plugin:1"}}, "extensions", "v1alpha1", "wasmplugins"),
+		"WasmPlugin":             uses(c.ExtensionsV1alpha1().WasmPlugins(ns), &apisextensions.WasmPlugin{Spec: extensionsv1alpha1api.WasmPlugin{Url: "file:///etc/envoy/plugin.wasm"}}, "extensions", "v1alpha1", "wasmplugins"),
 		"VirtualService v1beta1": uses(v1beta1.VirtualServices("istio-client-v1beta1"), &apisv1beta1.VirtualService{Spec: networking.VirtualService{Hosts: []string{"old.shop"}, Http: route(ns, "it", "old.shop").Spec.Http}}, "networking", "v1beta1", "virtualservices"),
 	} {
 		namespace := ns
