@@ -257,33 +257,32 @@ func (p *PushContext) EffectiveChanges(from *PushContext) iter.Seq[pmap.Change[*
 		if from == nil {
 			from = &PushContext{}
 		}
-		written := p.Inputs().Configs.Configs()
-		before := from.Inputs().Configs.Configs()
-		for c := range pmap.Diff(before, written) {
+		for c := range pmap.Diff(from.Inputs().Configs.Configs(), p.Inputs().Configs.Configs()) {
 			if !yield(changeOf(c.Key, from.objectAt(c.Key), p.objectAt(c.Key))) {
 				return
 			}
 		}
-		for c := range derivedRows.diff(from, p) {
-			if written.Value(c.Key) != before.Value(c.Key) {
-				continue // it was among the written
-			}
-			if !yield(changeOf(c.Key, from.objectAt(c.Key), p.objectAt(c.Key))) {
+		for c := range derivedChanges(from, p, "") {
+			if !yield(c) {
 				return
 			}
 		}
 	}
 }
 
-// eachDerived calls f for each derived object that changed and whose path begins with path, unless
-// users wrote an object there.
-func eachDerived(from, to *PushContext, path string, f func(pmap.Change[*config.Config])) {
-	for c := range derivedRows.diff(from, to) {
-		written := to.inputs.Configs.Configs().Value(c.Key)
-		if !strings.HasPrefix(c.Key, path) || written != nil || written != from.inputs.Configs.Configs().Value(c.Key) {
-			continue
+// derivedChanges iterates over the derived objects that changed and whose path begins with path, but
+// those at which users have, or had, an object of their own.
+func derivedChanges(from, to *PushContext, path string) iter.Seq[pmap.Change[*config.Config]] {
+	return func(yield func(pmap.Change[*config.Config]) bool) {
+		written := func(p *PushContext, key string) bool { return p.Inputs().Configs.Configs().Value(key) != nil }
+		for c := range derivedRows.diff(from, to) {
+			if !strings.HasPrefix(c.Key, path) || written(from, c.Key) || written(to, c.Key) {
+				continue
+			}
+			if !yield(changeOf(c.Key, from.objectAt(c.Key), to.objectAt(c.Key))) {
+				return
+			}
 		}
-		f(changeOf(c.Key, from.objectAt(c.Key), to.objectAt(c.Key)))
 	}
 }
 

@@ -224,7 +224,9 @@ func eachClaimant(from, to *PushContext, path string, f func(pmap.Change[*config
 		}
 		f(c)
 	})
-	eachDerived(from, to, path, f)
+	for c := range derivedChanges(from, to, path) {
+		f(c)
+	}
 	var due []string
 	for c := range ownerRows.diff(from, to) {
 		for claimant := range claimantRows.rowsOf(to).Value(c.Key).Keys() {

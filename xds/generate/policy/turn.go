@@ -3,6 +3,7 @@ package policy
 import (
 	"maps"
 
+	matcherv3 "github.com/cncf/xds/go/xds/type/matcher/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
 	jwtauthnv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/jwt_authn/v3"
@@ -30,20 +31,10 @@ const (
 // in the place of the new one: the rules of both. It is nil for the new one itself. Contents that
 // EnvoyFilters have made something else of change with ALLOW.
 func Turn(has, wants *anypb.Any) (turn int, interim proto.Message) {
-	was, will := &corev3.TypedExtensionConfig{}, &corev3.TypedExtensionConfig{}
-	if has.UnmarshalTo(was) != nil || wants.UnmarshalTo(will) != nil {
-		return change, nil
-	}
-	slot, ok := find(will.GetName())
-	if !ok {
-		return change, nil
-	}
-	from, err := was.GetTypedConfig().UnmarshalNew()
-	if err != nil {
-		return change, nil
-	}
-	to, err := will.GetTypedConfig().UnmarshalNew()
-	if err != nil {
+	_, from := contentOf(has)
+	name, to := contentOf(wants)
+	slot, ok := find(name)
+	if !ok || from == nil || to == nil {
 		return change, nil
 	}
 	switch slot.action {
@@ -62,6 +53,19 @@ func Turn(has, wants *anypb.Any) (turn int, interim proto.Message) {
 		return empty, nil
 	}
 	return change, nil
+}
+
+// contentOf returns the name and the content of a slot, nil for one that cannot be read.
+func contentOf(packed *anypb.Any) (name string, content proto.Message) {
+	out := &corev3.TypedExtensionConfig{}
+	if packed.UnmarshalTo(out) != nil {
+		return "", nil
+	}
+	content, err := out.GetTypedConfig().UnmarshalNew()
+	if err != nil {
+		return "", nil
+	}
+	return out.GetName(), content
 }
 
 // deny is Turn for a slot of DENY policies.
@@ -113,32 +117,27 @@ func unite(before, after map[string]*rbacv3.Policy) (both map[string]*rbacv3.Pol
 	return both, adds, drops
 }
 
+// judging is what the RBAC filters of requests and of connections have in common.
+type judging interface {
+	GetRules() *rbacv3.RBAC
+	GetMatcher() *matcherv3.Matcher
+	GetShadowRules() *rbacv3.RBAC
+	GetShadowMatcher() *matcherv3.Matcher
+}
+
 // denied returns the rules of a slot of DENY policies, false if they are something else.
 func denied(content proto.Message) (*rbacv3.RBAC, bool) {
-	var rules *rbacv3.RBAC
-	switch m := content.(type) {
-	case *httprbacv3.RBAC:
-		if m.GetMatcher() != nil {
-			return nil, false
-		}
-		rules = m.GetRules()
-	case *networkrbacv3.RBAC:
-		if m.GetMatcher() != nil {
-			return nil, false
-		}
-		rules = m.GetRules()
-	default:
+	m, ok := content.(judging)
+	if !ok || m.GetMatcher() != nil {
 		return nil, false
 	}
-	return rules, rules == nil || rules.GetAction() == rbacv3.RBAC_DENY
+	return m.GetRules(), m.GetRules() == nil || m.GetRules().GetAction() == rbacv3.RBAC_DENY
 }
 
 // isEmpty says whether a content lets everything pass, and notes nothing of it.
 func isEmpty(content proto.Message) bool {
 	switch m := content.(type) {
-	case *httprbacv3.RBAC:
-		return m.GetRules() == nil && m.GetMatcher() == nil && m.GetShadowRules() == nil && m.GetShadowMatcher() == nil
-	case *networkrbacv3.RBAC:
+	case judging:
 		return m.GetRules() == nil && m.GetMatcher() == nil && m.GetShadowRules() == nil && m.GetShadowMatcher() == nil
 	case *jwtauthnv3.JwtAuthentication:
 		return len(m.GetRules()) == 0
