@@ -64,9 +64,13 @@ func TestClientGoDiscovers(t *testing.T) {
 	t.Parallel()
 	s := resttest.Start(t, 0, nil)
 	d, _ := clients(t, s)
-	_, resources, err := d.ServerGroupsAndResources()
-	if err != nil || len(resources) != 13 {
-		t.Errorf("%d lists of resources, %v", len(resources), err)
+	groups, resources, err := d.ServerGroupsAndResources()
+	versions := 0
+	for _, group := range groups {
+		versions += len(group.Versions)
+	}
+	if err != nil || versions < 10 || len(resources) != versions {
+		t.Errorf("%d lists of resources for %d versions of groups, %v", len(resources), versions, err)
 	}
 	if v, err := d.ServerVersion(); err != nil || v.GitVersion != "v1.2.3" {
 		t.Errorf("%v, %v", v, err)
@@ -149,11 +153,11 @@ func TestClientGoFindsTheCoreGroup(t *testing.T) {
 		t.Errorf("%+v, %v", core, err)
 	}
 	groups, lists, err := d.ServerGroupsAndResources()
-	if err != nil || groups[0].Name != "" || groups[0].PreferredVersion.GroupVersion != "v1" || len(lists) != 11 {
+	if err != nil || groups[0].Name != "" || groups[0].PreferredVersion.GroupVersion != "v1" || len(lists) < len(groups) {
 		t.Errorf("%+v, %d lists, %v", groups, len(lists), err)
 	}
-	if named, err := d.ServerGroups(); err != nil || named.Groups[len(named.Groups)-2].Name != "portolan.io" {
-		t.Errorf("%+v, %v", named, err)
+	if !slices.ContainsFunc(groups, func(g *metav1.APIGroup) bool { return g.Name == "portolan.io" }) {
+		t.Errorf("no group portolan.io in %+v", groups)
 	}
 	shop := objects.Resource(notes).Namespace("shop")
 	watched, err := shop.Watch(t.Context(), metav1.ListOptions{})
