@@ -50,6 +50,7 @@ func TestEnvoyTakesFinds(t *testing.T) {
 // promptly accept whatever validation accepts. What they reject is printed, reduced to few and
 // simple objects: fix it and put it into testdata/accepted.
 func TestSoakEnvoyTakesWhatIsAccepted(t *testing.T) {
+	t.Parallel()
 	seed, long := uint64(1), os.Getenv("PORTOLAN_SOAK")
 	end := time.Now().Add(5 * time.Second)
 	if long != "" {

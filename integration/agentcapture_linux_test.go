@@ -265,6 +265,7 @@ func tableOf(ruleset string) string {
 // TestAgentCaptures: the commands of the agent print the rules of its file, put them in force, say
 // whether they are, and take them away.
 func TestAgentCaptures(t *testing.T) {
+	t.Parallel()
 	needNamespaces(t)
 	n, dir := newNamespace(t, "machine"), t.TempDir()
 	file := filepath.Join(dir, "config.yaml")

@@ -12,6 +12,7 @@ import (
 // TestAnyServerAnswers: each server of a store answers for the proxies of all of them, and
 // lists have them all. A server that does not answer is named, with the number of its proxies.
 func TestAnyServerAnswers(t *testing.T) {
+	t.Parallel()
 	etcd, x := startEtcd(t), newShop(t)
 	one, two := startServer(t, serverOptions{etcd: etcd}), startServer(t, serverOptions{etcd: etcd})
 	revision := one.apply(x.all(100, 0))

@@ -18,6 +18,7 @@ spec:
 // TestBadInput: each mistake gives one clear error and the exit code of its kind. It changes
 // nothing, not even good objects in the same file.
 func TestBadInput(t *testing.T) {
+	t.Parallel()
 	s, x := startServer(t, serverOptions{}), newShop(t)
 	s.apply(x.all(50, 50))
 	stale := s.must("", "get", "vs/reviews", "-n", "shop", "-o", "yaml")

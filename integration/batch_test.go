@@ -236,6 +236,7 @@ func (s *server) readTwins(t *testing.T) (end func()) {
 // TestStaleVersionStopsBatch: if the third document of a batch has a stale resource version,
 // nothing of the batch is written.
 func TestStaleVersionStopsBatch(t *testing.T) {
+	t.Parallel()
 	s, x := startServer(t, serverOptions{}), newShop(t)
 	s.apply(x.all(50, 50))
 	client := xdstest.Dial(t, s.xds, xdstest.ClientOptions{

@@ -300,6 +300,7 @@ const clusterRounds = 10
 // TestClusterLosesNothing kills all servers and their store processes at once, while writers
 // write through one server. Afterwards every server has all acknowledged writes.
 func TestClusterLosesNothing(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, "cp-1", "cp-2", "cp-3")
 	rounds := clusterRounds
 	if testing.Short() {

@@ -128,6 +128,7 @@ func (s *server) put(t *testing.T, value int) {
 // TestClusterReplacesAMember deletes the data of a member. It cannot start as the same member,
 // and rejoins as a new one.
 func TestClusterReplacesAMember(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, "cp-1", "cp-2", "cp-3")
 	one, lost := f.servers[0], f.servers[2]
 	one.apply(entry("before", 80))
@@ -201,6 +202,7 @@ func TestClusterRemovesALivingMember(t *testing.T) {
 
 // TestClusterRemovesAnAbsentMember removes a member while its server is down.
 func TestClusterRemovesAnAbsentMember(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, "cp-1", "cp-2", "cp-3")
 	away := f.servers[2]
 	f.kill(away)
@@ -259,6 +261,7 @@ func TestClusterStartsSlowly(t *testing.T) {
 
 // TestClusterRefusesStrangers starts a member with a certificate of another authority.
 func TestClusterRefusesStrangers(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, "cp-1", "cp-2", "cp-3")
 	stranger := f.servers[2]
 	forged := f.identity(memberAt{name: "cp-3", peer: stranger.o.args[3], client: stranger.o.args[5]}, etcdtest.NewAuthority(t))

@@ -158,6 +158,7 @@ func TestAFileIsServedAsTheStoreIs(t *testing.T) {
 // TestFilesAreFollowedWithoutTheStore: a changed file reaches a proxy although etcd is down. If
 // the directory goes, its objects stay.
 func TestFilesAreFollowedWithoutTheStore(t *testing.T) {
+	t.Parallel()
 	x := newShop(t)
 	dir := newConfigDir(t, map[string]string{
 		"shop.yaml": strings.Join([]string{x.entry(x.v1, x.v2), x.rule()}, "\n---\n"), "routes.yaml": x.routes(100, 0),
@@ -193,6 +194,7 @@ func TestFilesAreFollowedWithoutTheStore(t *testing.T) {
 // reaches a proxy, and the objects of files stay. When the directory is back, so are its
 // changes.
 func TestTheStoreIsFollowedWithoutFiles(t *testing.T) {
+	t.Parallel()
 	x := newShop(t)
 	files := map[string]string{"shop.yaml": strings.Join([]string{x.entry(x.v1, x.v2), x.rule()}, "\n---\n")}
 	dir := newConfigDir(t, files)

@@ -13,6 +13,7 @@ import (
 // the shape of Kubernetes'. A change there reaches the proxies here. Nothing is lost while the
 // cluster is down, also if this server starts meanwhile.
 func TestConfigOfACluster(t *testing.T) {
+	t.Parallel()
 	x := newShop(t)
 	hub := startServer(t, serverOptions{})
 	hub.apply(x.entry(x.v1, x.v2), x.rule(), x.door(), x.routes(100, 0))

@@ -104,6 +104,7 @@ func (c *consulScene) awaitDegraded(words string) {
 // TestConsulTraffic changes a service in Consul in every way while requests run. Traffic
 // follows, and no request fails that a healthy instance could serve.
 func TestConsulTraffic(t *testing.T) {
+	t.Parallel()
 	c := startConsulScene(t, consulOptions{})
 	var up []*upstream
 	for i := range 4 {
@@ -199,6 +200,7 @@ func dataOf(t testing.TB, c *consulAgent) string {
 
 // TestConsulToken: Consul requires a token, revokes it, and accepts another.
 func TestConsulToken(t *testing.T) {
+	t.Parallel()
 	const root = "2f0ac5b1-8f2a-4f0e-9f43-8f7b0e1f4a10"
 	file := filepath.Join(t.TempDir(), "token")
 	must := func(err error) {
@@ -251,6 +253,7 @@ func TestConsulToken(t *testing.T) {
 // TestConsulAndServiceEntry has one host in both. The ServiceEntry defines the service, the
 // endpoints of both count, and each can go without the other.
 func TestConsulAndServiceEntry(t *testing.T) {
+	t.Parallel()
 	c := startConsulScene(t, consulOptions{})
 	one, two := startUpstream(t, "one"), startUpstream(t, "two")
 	entry := fill(`
@@ -284,6 +287,7 @@ spec:
 // the node, the service, the list, and two of checks. Consul answers the latter even if no
 // check is in the requested state. In all cases the server sends one response with endpoints.
 func TestConsulRequestsPerChange(t *testing.T) {
+	t.Parallel()
 	for name, scale := range map[string]struct {
 		by              string
 		services, nodes int

@@ -91,7 +91,6 @@ func TestEnvoyCustomPolicies(t *testing.T) {
 // TestEnvoyCustomAtSidecar: a sidecar refuses while it does not see the provider, or while the
 // authorizer is away, connections of TCP too, and lets them pass if the provider has failOpen.
 func TestEnvoyCustomAtSidecar(t *testing.T) {
-	t.Parallel()
 	const hides = "apiVersion: networking.istio.io/v1\nkind: Sidecar\nmetadata: {name: app, namespace: shop}\nspec: {workloadSelector: {labels: {app: app}}, egress: [{hosts: [istio-system/*]}]}\n"
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		m := newPeerMesh(t, serverOptions{meshConfig: customProviders})

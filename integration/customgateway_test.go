@@ -173,7 +173,6 @@ const answeringProviders = `
 // TestEnvoyCustomAnswers: a gateway asks an authorizer as the fields of its provider say, and does
 // what the authorizer answers, or what the provider says if there is no answer.
 func TestEnvoyCustomAnswers(t *testing.T) {
-	t.Parallel()
 	type headers = map[string]string // empty for a header that is not there
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		c := newCustomScene(t, v, answeringProviders)
@@ -270,7 +269,6 @@ const losingProviders = `
 // gateway refuses requests, or lets them pass if the provider has failOpen. Nobody has to do
 // anything for it to be asked again.
 func TestEnvoyCustomOutage(t *testing.T) {
-	t.Parallel()
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		c := newCustomScene(t, v, losingProviders)
 		for _, provider := range []struct{ name, denied, away string }{
@@ -315,7 +313,6 @@ const twoProviders = `
 // it allows is judged by them. Policies of one provider ask about what any of them matches. Two
 // providers for a gateway refuse what either matches.
 func TestEnvoyCustomBeside(t *testing.T) {
-	t.Parallel()
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		c := newCustomScene(t, v, twoProviders)
 		at := func(path string) string { return "[{to: [{operation: {paths: [" + path + "]}}]}]" }
@@ -363,7 +360,6 @@ func TestEnvoyCustomBeside(t *testing.T) {
 // TestEnvoyCustomProviderHidden: while a gateway does not see the service of a provider, what the
 // policy matches is refused, and the policy says why.
 func TestEnvoyCustomProviderHidden(t *testing.T) {
-	t.Parallel()
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		c := newCustomScene(t, v, twoProviders)
 		rules := "[{to: [{operation: {paths: [/p/*]}}]}]"

@@ -160,6 +160,7 @@ func (s *shell) try(command string) (string, error) {
 // TestReadmeCommands runs the commands of the README, then those of the example, and
 // checks that the service answers.
 func TestReadmeCommands(t *testing.T) {
+	t.Parallel()
 	s := newShell(t)
 	out := s.run(fences(t, "README.md")...)
 	s.run(fences(t, "examples/quickstart/README.md")...)
@@ -223,6 +224,7 @@ func (s *shell) standIns(t *testing.T, page string) {
 // TestTrafficExamples runs the commands of examples/traffic, section by section, and checks
 // their output.
 func TestTrafficExamples(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("../examples/traffic/README.md")
 	if err != nil {
 		t.Fatal(err)

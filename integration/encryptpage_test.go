@@ -13,6 +13,7 @@ import (
 // with the addresses of this machine, for two sidecars with certificates of the mesh. Requests
 // arrive over mutual TLS. The policy refuses plaintext, and a client a server of another account.
 func TestEncryptBetweenServicesPage(t *testing.T) {
+	t.Parallel()
 	app, service, inbound := startUpstream(t, "app"), freePort(t), freePort(t)
 	here := strings.NewReplacer(
 		"  ingress:\n", "  egress: [{hosts: [./none.shop.example]}]\n  ingress:\n", // both sidecars are on this machine

@@ -93,6 +93,7 @@ func (e *endpointsScene) readiness(words string, is bool) {
 // TestEndpointsFile follows a file of endpoints while requests run. Listed endpoints get
 // requests, removed ones get none, and a broken file removes nothing.
 func TestEndpointsFile(t *testing.T) {
+	t.Parallel()
 	for _, variant := range []protocol.Variant{protocol.Delta, protocol.StateOfTheWorld} {
 		t.Run(variant.String(), func(t *testing.T) { followsEndpoints(t, variant) })
 	}

@@ -160,7 +160,6 @@ type patchedProxies struct {
 // TestEnvoyFilters applies the EnvoyFilters of testdata/patches.yaml to three Envoys, all of a round at
 // once. Each does what its row says, and once they are gone, all have what they had before.
 func TestEnvoyFilters(t *testing.T) {
-	t.Parallel()
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		x, app, ledger := newShop(t), startUpstream(t, "app"), startTCPUpstream(t, "ledger")
 		ports := map[string]int{"gateway": x.gateway, "out": x.service, "app": app.port, "ledger": ledger}

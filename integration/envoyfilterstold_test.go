@@ -13,7 +13,6 @@ import (
 // cannot judge. apply --wait and the status of the EnvoyFilter say so, all else goes on being served,
 // and without it all is well.
 func TestARefusedPatchIsBlamed(t *testing.T) {
-	t.Parallel()
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{}), newShop(t)
 		s.apply(x.all(100, 0))

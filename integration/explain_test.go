@@ -330,6 +330,7 @@ func TestEnvoyDoesWhatIsExplained(t *testing.T) {
 
 // TestGRPCClientDoesWhatIsExplained compares the calls of a gRPC client with the explanations.
 func TestGRPCClientDoesWhatIsExplained(t *testing.T) {
+	t.Parallel()
 	s := startServer(t, serverOptions{})
 	v1, v2 := startGRPCBackend(t, "v1"), startGRPCBackend(t, "v2")
 	s.apply(grpcEntry(v1, v2), (&shop{}).rule(), fill(grpcRoutes, "$host", shopHost))

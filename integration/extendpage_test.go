@@ -110,7 +110,6 @@ spec: {hosts: [reviews.shop.example], gateways: [edge], http: [{route: [{destina
 // TestExtendTheProxyPage applies the objects of docs/tasks/extend-the-proxy.md, and sees in
 // requests what each filter does.
 func TestExtendTheProxyPage(t *testing.T) {
-	t.Parallel()
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		port := serveGRPC(t, func(r grpc.ServiceRegistrar) { extprocv3.RegisterExternalProcessorServer(r, processor{}) })
 		here := strings.NewReplacer("10.0.0.40", "127.0.0.1", "number: 9090,", fmt.Sprintf("number: %d,", port), "outbound|9090|", fmt.Sprintf("outbound|%d|", port))

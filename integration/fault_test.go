@@ -72,6 +72,7 @@ func TestEnvoyFault(t *testing.T) {
 // TestGRPCFault: gRPC clients of each language inject the faults of a VirtualService
 // themselves, and stop when they are removed.
 func TestGRPCFault(t *testing.T) {
+	t.Parallel()
 	g := startGRPCScene(t, serverOptions{}, grpcOnlyTo(shopHost, "v1"))
 	for _, c := range g.clients {
 		awaitReply(t, c.call(anyMethod), "v1")

@@ -13,6 +13,7 @@ import (
 // moves both back. So a cluster comes with the first route to it, and goes with the last. Some
 // batches come before the Envoys acknowledged the previous one.
 func TestEnvoyRouteFlipsUnderLoad(t *testing.T) {
+	t.Parallel()
 	for _, m := range []struct {
 		name       string
 		variant    protocol.Variant

@@ -69,6 +69,7 @@ func (n *namespace) mutual(t testing.TB, own *tls.Certificate, change func(*tls.
 // the certificate that its caller proved, and of what the caller wrote there what the mode lets
 // through. A sidecar of the caller sends nothing that a program wrote.
 func TestEnvoyForwardedClientCert(t *testing.T) {
+	t.Parallel()
 	of := securetest.New(t, "authority")
 	own := of.Issue(t, securetest.Leaf{Identity: shopAccounts + "client", Names: []string{"client.shop.test"}, Subject: pkix.Name{CommonName: "client", Organization: []string{"shop"}}})
 	files := of.Write(t, t.TempDir(), own)

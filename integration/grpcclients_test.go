@@ -52,6 +52,7 @@ spec:
 
 // TestGRPCRouting makes a call through every kind of route, in each language.
 func TestGRPCRouting(t *testing.T) {
+	t.Parallel()
 	g := startGRPCScene(t, serverOptions{}, fill(grpcRoutes, "$host", shopHost))
 	g.addClients(g.xds, guestLanguages(t)...)
 	for _, c := range g.clients {
@@ -106,6 +107,7 @@ func expectGRPCRoutes(t *testing.T, c *grpcClient) {
 // TestGRPCEndpoints removes a server from the service before it stops it, and adds another. No
 // call fails.
 func TestGRPCEndpoints(t *testing.T) {
+	t.Parallel()
 	g := startGRPCScene(t, serverOptions{})
 	v3 := startGRPCBackend(t, "v3")
 	loads := g.startLoads()
@@ -145,6 +147,7 @@ func awaitAnswers(t testing.TB, loads []*load, names ...string) {
 // another subset, and to a subset that the rule gets in the same change, which also removes the
 // former one. No call fails, and none is retried.
 func TestGRPCFlips(t *testing.T) {
+	t.Parallel()
 	g := startGRPCScene(t, serverOptions{}, grpcOnlyTo(shopHost, "v1"), grpcEntryOf("other", startGRPCBackend(t, "other")))
 	loads := g.startLoads()
 	for i := range 50 {
@@ -173,6 +176,7 @@ func TestGRPCFlips(t *testing.T) {
 // TestGRPCDelegates: calls take the routes of a delegate. The matches of its root apply too. An
 // edit of the delegate makes no call fail. A route that delegates to nothing is left out.
 func TestGRPCDelegates(t *testing.T) {
+	t.Parallel()
 	root := fill(`
 apiVersion: networking.istio.io/v1
 kind: VirtualService
@@ -222,6 +226,7 @@ spec:
 // TestGRPCUnknownTargets calls an unknown service. The call fails at once instead of waiting
 // for resources, and succeeds once the service exists.
 func TestGRPCUnknownTargets(t *testing.T) {
+	t.Parallel()
 	g := startGRPCScene(t, serverOptions{})
 	late := fill(`
 apiVersion: networking.istio.io/v1
@@ -261,6 +266,7 @@ spec:
 // TestGRPCServer runs a server that the control plane configures. It accepts calls whether the
 // mesh knows it or not, and continues without the control plane once it has its configuration.
 func TestGRPCServer(t *testing.T) {
+	t.Parallel()
 	g := startGRPCScene(t, serverOptions{})
 	managed := startGRPCBackend(t, "managed", g.grpcBootstrap("managed", "127.0.0.1", g.xds))
 	eventually(t, "the server serves", func() error {

@@ -25,6 +25,7 @@ import (
 // continues where the first was, and no call fails, also if only the connections break. A
 // target that the clients first call while a server is down works as well.
 func TestGRPCFailover(t *testing.T) {
+	t.Parallel()
 	etcd, x := startEtcd(t), &shop{}
 	servers := []*server{startServer(t, serverOptions{etcd: etcd}), startServer(t, serverOptions{etcd: etcd})}
 	door := processtest.NewLink(t, servers[0].xds, nil)
@@ -72,6 +73,7 @@ func (c *grpcClient) other() request {
 // meanwhile, and its changes reach them. Exception: if the Go library has meanwhile used a new
 // target, it keeps what the second server sent.
 func TestGRPCServerList(t *testing.T) {
+	t.Parallel()
 	etcd, x := startEtcd(t), &shop{}
 	one, two := startServer(t, serverOptions{etcd: etcd}), startServer(t, serverOptions{etcd: etcd})
 	g := one.startGRPCSceneAt(one.xds+","+two.xds, x.routes(100, 0), grpcEntryOf("other", startGRPCBackend(t, "other")))
@@ -135,6 +137,7 @@ func (s *server) awaitDeserted() {
 // rejects them once, continues with what it had, is listed with its error, and accepts the next
 // good ones.
 func TestGRPCRefusals(t *testing.T) {
+	t.Parallel()
 	s := startServer(t, serverOptions{})
 	relay := startRelay(t, s.xds)
 	g := s.startGRPCSceneAt(relay.address, grpcOnlyTo(shopHost, "v1"))

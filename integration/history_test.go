@@ -79,6 +79,7 @@ func (s *server) expectAddresses(what string, at int64, want ...string) {
 // the former content. An object, a namespace or everything can be rolled back, each as one new
 // revision.
 func TestThePast(t *testing.T) {
+	t.Parallel()
 	p := startPast(t)
 	history := p.must("", "history", "se/a", "-n", "shop")
 	expectEqual(t, "history of a", revisions(history), fmt.Sprint([]int64{p.again, p.changed, p.created}))
@@ -129,6 +130,7 @@ func (s *server) expectRollback(args ...string) {
 // gets a conflict with both versions and the command that shows the other's change. The first
 // one's change is stored.
 func TestTwoEditorsOfOneObject(t *testing.T) {
+	t.Parallel()
 	s := startServer(t, serverOptions{})
 	s.apply(ship("shop", "a", "10.0.0.1"))
 	for round := range 5 {

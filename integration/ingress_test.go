@@ -46,7 +46,6 @@ spec:
 // TestIngress: an Ingress that kubectl applies routes by host and path, with TLS by a secret, at a
 // real gateway; a second Ingress of the host adds its paths. What is wrong is said of the Ingress.
 func TestIngress(t *testing.T) {
-	t.Parallel()
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, plain, secure := startServer(t, serverOptions{}), freePort(t), freePort(t)
 		k, of := newKubectl(t, s), newAuthority(t, "authority")

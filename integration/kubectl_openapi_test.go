@@ -8,6 +8,7 @@ import (
 // TestKubectlReadsOpenAPI: kubectl explains kinds, and its commands work with the validation
 // that is their default.
 func TestKubectlReadsOpenAPI(t *testing.T) {
+	t.Parallel()
 	s := startServer(t, serverOptions{})
 	k := newKubectl(t, s)
 	words := func(line string) []string { return strings.Fields(line) }

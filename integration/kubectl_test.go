@@ -53,6 +53,7 @@ func (k kubectl) expectOutput(ok bool, stdin string, args []string, words ...str
 
 // TestKubectl uses every feature of kubectl that the API supports.
 func TestKubectl(t *testing.T) {
+	t.Parallel()
 	s := startServer(t, serverOptions{})
 	k := newKubectl(t, s)
 	words := func(line string) []string { return strings.Fields(line) }

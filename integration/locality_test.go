@@ -12,6 +12,7 @@ import (
 // say it before its node does, and the node before the entry of its workload. The labels of an
 // entry replace the node's.
 func TestEnvoyLocalityOfAProxy(t *testing.T) {
+	t.Parallel()
 	s, x, port := startServer(t, serverOptions{}), newShop(t), freePort(t)
 	entry := x.entry()
 	for _, locality := range []string{"eu/a", "us/b"} {

@@ -40,9 +40,10 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// inBothVariants runs a scenario in delta and in state of the world.
+// inBothVariants runs a scenario in delta and in state of the world, beside other tests.
 func inBothVariants(t *testing.T, scenario func(t *testing.T, v protocol.Variant)) {
 	t.Helper()
+	t.Parallel()
 	for name, v := range map[string]protocol.Variant{"delta": protocol.Delta, "world": protocol.StateOfTheWorld} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -12,6 +12,7 @@ import (
 // with nothing on them: a store formed by --join, a lost member replaced, and both again with
 // certificates of the operator.
 func TestMembersPage(t *testing.T) {
+	t.Parallel()
 	needTools(t, "openssl")
 	text, err := os.ReadFile("../docs/operations/members.md")
 	if err != nil {

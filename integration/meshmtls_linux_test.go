@@ -14,6 +14,7 @@ import (
 // meshMTLS, or has none of its cipher suites. Other sidecars go on, and so does plaintext, which
 // the mode decides.
 func TestEnvoyMeshMTLS(t *testing.T) {
+	t.Parallel()
 	const aes, chacha = tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256
 	clients := map[string]func(*tls.Config){
 		"TLS 1.1":           func(c *tls.Config) { c.MinVersion, c.MaxVersion = tls.VersionTLS11, tls.VersionTLS11 },

@@ -16,7 +16,6 @@ import (
 // TestNamesOfTheMesh: a DNS server beside a sidecar learns names host by host, and Istio's agent
 // as one table. A new service is one more host, and no other is sent again.
 func TestNamesOfTheMesh(t *testing.T) {
-	t.Parallel()
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s := startServer(t, serverOptions{})
 		service := func(name, address string) string {

@@ -89,6 +89,7 @@ func (d *drill) expect(out string, words ...string) {
 // TestOperationsDrill runs docs/operations/backup.md command by command, and checks
 // that each has the outcome that the page describes.
 func TestOperationsDrill(t *testing.T) {
+	t.Parallel()
 	blocks := fences(t, "docs/operations/backup.md")
 	if len(blocks) != 5 {
 		t.Fatalf("%d blocks of commands: this test knows the outcome of 5", len(blocks))

@@ -17,7 +17,6 @@ import (
 // TestEnvoyPeerFaults: whatever fails, what was encrypted is encrypted or does not go through, and
 // who was refused is refused. One service is of the store, the other of a Consul.
 func TestEnvoyPeerFaults(t *testing.T) {
-	t.Parallel()
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		m := newPeerNetworks(t)
 		etcd := startEtcdProcess(t)

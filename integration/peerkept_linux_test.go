@@ -17,7 +17,6 @@ import (
 // keeps it after a change to DISABLE, until the drain time of the server's old listener is over. Then
 // it is cut, and new ones are plaintext. Nobody logs a warning.
 func TestEnvoyKeptConnectionsAfterDisable(t *testing.T) {
-	t.Parallel()
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		m := newPeerNetworks(t)
 		m.drain = 10

@@ -225,7 +225,6 @@ func (n *namespace) sniff(device, marker string) *atomic.Int64 {
 // and each shows the other who it is. A program without a sidecar is let in as the mode says.
 // Where TLS is claimed, no packet has what was sent.
 func TestEnvoyPeerModes(t *testing.T) {
-	t.Parallel()
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		m := newPeerMesh(t, serverOptions{})
 		in, out := m.sidecars(v, identified(t, m.of, shopAccounts+"app"), identified(t, m.of, shopAccounts+"client"))

@@ -104,7 +104,6 @@ spec:
 // TestWaitTellsTheTruth: what apply --wait and the status of the objects say if real Envoys
 // accept a change, reject it, are not affected, are gone, or do not answer.
 func TestWaitTellsTheTruth(t *testing.T) {
-	t.Parallel()
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		s, x := startServer(t, serverOptions{}), newShop(t)
 		s.apply(x.all(100, 0))
@@ -188,6 +187,7 @@ spec:
 // When real Envoys come, the objects that they use are Programmed; for the others it stays
 // unknown.
 func TestProgrammedNeedsAProxy(t *testing.T) {
+	t.Parallel()
 	s, x := startServer(t, serverOptions{}), newShop(t)
 	const nobodys = `
 apiVersion: networking.istio.io/v1
@@ -237,6 +237,7 @@ spec:
 // and reaches an informer of client-go. A write with the current version is no conflict, but
 // one with an older version is.
 func TestInformerSeesConditions(t *testing.T) {
+	t.Parallel()
 	s, x := startServer(t, serverOptions{}), newShop(t)
 	s.apply(x.all(100, 0))
 	connect(t, s, xdstest.ClientOptions{Node: xdstest.NewNode("sidecar", "10.0.0.2", "client", "shop", nil), Variant: protocol.Delta, Follow: true})
@@ -340,6 +341,7 @@ func (s *server) leads() bool {
 // for, though none has come back yet. Nobody has taken a change that concerns no proxy, and the
 // exit code says so.
 func TestWaitAfterARestart(t *testing.T) {
+	t.Parallel()
 	s, x := startServer(t, serverOptions{}), newShop(t)
 	waits := func(document string, flags ...string) outcome {
 		t.Helper()

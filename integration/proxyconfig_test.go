@@ -264,6 +264,7 @@ func TestProxyDiffOfASlowProxy(t *testing.T) {
 // TestProxyConfigOfAnotherServer: a server that does not have the proxy redirects the command
 // line to the one that does.
 func TestProxyConfigOfAnotherServer(t *testing.T) {
+	t.Parallel()
 	etcd := startEtcd(t)
 	one, two := startServer(t, serverOptions{etcd: etcd}), startServer(t, serverOptions{etcd: etcd})
 	x := newShop(t)

@@ -71,6 +71,7 @@ const shipKey = etcd.ConfigPrefix + "networking.istio.io/ServiceEntry/shop/"
 // TestQuarantine: keys in the store that cannot be served are listed, do no harm, and can be
 // deleted one by one, which the history records.
 func TestQuarantine(t *testing.T) {
+	t.Parallel()
 	d := startDamaged(t)
 	d.apply(ship("shop", "a", "10.0.0.1"), ship("shop", "b", "10.0.0.1"))
 	d.awaitQuarantine()
@@ -118,6 +119,7 @@ func TestQuarantine(t *testing.T) {
 // TestABrokenObjectIsReplacedAndDeleted by its name, through the command line and the API, also
 // by a server that could never decode it.
 func TestABrokenObjectIsReplacedAndDeleted(t *testing.T) {
+	t.Parallel()
 	d := startDamaged(t)
 	a := ship("shop", "a", "10.0.0.1")
 	path := "/apis/networking.istio.io/v1/namespaces/shop/serviceentries/a"
@@ -165,6 +167,7 @@ func TestABrokenObjectIsReplacedAndDeleted(t *testing.T) {
 // TestUpgrade: a newer server writes to the store of an older one. The older server continues
 // to serve, can be restarted, and writes nothing until the store has its format again.
 func TestUpgrade(t *testing.T) {
+	t.Parallel()
 	d := startDamaged(t)
 	d.apply(ship("shop", "a", "10.0.0.1"))
 	d.expectCode(d.try("", "upgrade", "check"), 0, "storage format 3, for readers of 1 and above", "All is well.")

@@ -111,6 +111,7 @@ func TestEnvoyServerKilledBetweenClusterAndEndpoints(t *testing.T) {
 // nothing after a reconnect, so Envoy takes each attempt for a failed one. Still, the pauses
 // between attempts must not grow to Envoy's default of 30 seconds.
 func TestEnvoyIsBackSoon(t *testing.T) {
+	t.Parallel()
 	s, x := startServer(t, serverOptions{}), newShop(t)
 	s.apply(x.all(50, 50))
 	relay := startRelay(t, s.xds)

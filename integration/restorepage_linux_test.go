@@ -208,6 +208,7 @@ func (m *storeMachine) awaitVoters(n int) {
 // lost, and after all were. Each time the configuration, the root of the mesh and the secrets
 // are back, and a former member stays outside.
 func TestRestorePage(t *testing.T) {
+	t.Parallel()
 	needTools(t, "openssl")
 	page, err := os.ReadFile("../docs/operations/backup.md")
 	if err != nil {

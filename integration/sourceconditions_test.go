@@ -13,7 +13,6 @@ import (
 // the store. They say whether proxies have its current content, and what is odd about it. When
 // it is gone, they say nothing.
 func TestObjectsOfFilesHaveConditions(t *testing.T) {
-	t.Parallel()
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		x := newShop(t)
 		dir := newConfigDir(t, map[string]string{

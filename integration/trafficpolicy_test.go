@@ -298,6 +298,7 @@ func (c *readCopy) Close() error {
 // TestEnvoyWarmUp adds an endpoint to a service with warm-up: it gets less than its share at
 // first, and its full share in the end.
 func TestEnvoyWarmUp(t *testing.T) {
+	t.Parallel()
 	const window = 6 * time.Second
 	s, x := startServer(t, serverOptions{}), newShop(t)
 	s.apply(x.entry(x.v1), policyFor("{loadBalancer: {simple: ROUND_ROBIN, warmup: {duration: 6s, minimumPercent: 1}}}"))

@@ -17,6 +17,7 @@ import (
 
 // inBothRouteModes runs a test with VHDS, and with whole route configurations.
 func inBothRouteModes(t *testing.T, test func(t *testing.T, delta bool)) {
+	t.Parallel()
 	t.Run("by delta", func(t *testing.T) { test(t, true) })
 	t.Run("in whole tables", func(t *testing.T) { test(t, false) })
 }
@@ -461,6 +462,7 @@ func TestEnvoyGatewayVirtualHosts(t *testing.T) {
 // connects to a server with VHDS, and no request fails. In the other direction it changes to
 // whole ones. After a restart it uses VHDS.
 func TestEnvoyKeepsWholeTables(t *testing.T) {
+	t.Parallel()
 	s, x := startServer(t, serverOptions{args: []string{"--route-delta", "off"}}), newShop(t)
 	documents := []string{x.all(50, 50)}
 	for i := range 200 {

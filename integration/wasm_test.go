@@ -86,7 +86,6 @@ func (s *server) awaitSaid(name string, words ...string) {
 // do: from a file and a web server, in the order of their phases, as long as a module is missing, and
 // when the proxy rejects one.
 func TestAddWasmPage(t *testing.T) {
-	t.Parallel()
 	inBothVariants(t, func(t *testing.T, v protocol.Variant) {
 		web, module := newModuleServer(t), tinyModule(t)
 		other := append(slices.Clip(module), 0, 2, 1, 'x') // with a custom section: plugins of one module share a VM
