@@ -84,8 +84,10 @@ reliability: ## histories under harm, judged; SEED= SEEDS= DURATION= TOPOLOGY= s
 soak: tools consul grpc-clients kube-apiserver ## long forms of tests: PORTOLAN_SOAK=20m each; SOAK=<duration> changes that
 	PORTOLAN_SOAK=$(or $(SOAK),20m) $(GO) test -v -count=1 -p 1 -timeout 8h -run '^TestSoak' ./...
 
+# GUIDED= tries inputs without seeing what they reach, which needs nothing compiled anew.
+GUIDED ?= 1
 fuzz: ## every decoder on random input, FUZZTIME= (5000x, a count of inputs) each; FUZZ= PACKAGES= select
-	@GO='$(GO)' FUZZTIME='$(FUZZTIME)' FUZZ='$(FUZZ)' PACKAGES='$(PACKAGES)' .ci/fuzz
+	@GO='$(GO)' FUZZTIME='$(FUZZTIME)' FUZZ='$(FUZZ)' PACKAGES='$(PACKAGES)' GUIDED='$(GUIDED)' .ci/fuzz
 
 bench: tools ## benchmarks; BENCH=<regexp> selects
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 30m ./...
