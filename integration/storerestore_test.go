@@ -119,7 +119,6 @@ func TestStoreRestoredBeneathServers(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			inBothVariants(t, func(t *testing.T, v protocol.Variant) { restoreBeneath(t, v, restore) })
 		})
 	}
