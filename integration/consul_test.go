@@ -287,7 +287,6 @@ spec:
 // the node, the service, the list, and two of checks. Consul answers the latter even if no
 // check is in the requested state. In all cases the server sends one response with endpoints.
 func TestConsulRequestsPerChange(t *testing.T) {
-	t.Parallel()
 	for name, scale := range map[string]struct {
 		by              string
 		services, nodes int

@@ -52,7 +52,6 @@ spec:
 
 // TestGRPCRouting makes a call through every kind of route, in each language.
 func TestGRPCRouting(t *testing.T) {
-	t.Parallel()
 	g := startGRPCScene(t, serverOptions{}, fill(grpcRoutes, "$host", shopHost))
 	g.addClients(g.xds, guestLanguages(t)...)
 	for _, c := range g.clients {

@@ -73,7 +73,6 @@ func (c *grpcClient) other() request {
 // meanwhile, and its changes reach them. Exception: if the Go library has meanwhile used a new
 // target, it keeps what the second server sent.
 func TestGRPCServerList(t *testing.T) {
-	t.Parallel()
 	etcd, x := startEtcd(t), &shop{}
 	one, two := startServer(t, serverOptions{etcd: etcd}), startServer(t, serverOptions{etcd: etcd})
 	g := one.startGRPCSceneAt(one.xds+","+two.xds, x.routes(100, 0), grpcEntryOf("other", startGRPCBackend(t, "other")))
