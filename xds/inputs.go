@@ -121,6 +121,9 @@ func (s *DiscoveryServer) Commit() {
 	if s.options.SealingKeys != nil {
 		in.SealingKeys = s.options.SealingKeys()
 	}
+	if s.options.ClusterSecrets != nil {
+		in.ClusterSecrets = s.options.ClusterSecrets()
+	}
 	if s.options.Modules != nil {
 		in.Modules = s.options.Modules()
 	}

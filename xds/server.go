@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/cache/kube/clustersecret"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/modules"
 	"github.com/portolan-mesh/portolan/storage/seal"
@@ -44,6 +45,8 @@ type Options struct {
 	Mesh *meshconfig.Config
 	// SealingKeys returns the keys that open secrets; without it no secret is served.
 	SealingKeys func() *seal.Ring
+	// ClusterSecrets returns the secrets of clusters; without it there are none.
+	ClusterSecrets func() clustersecret.Set
 	// Modules returns the modules of WasmPlugins that were fetched; without it none is served. It is
 	// called on the worker, at the end of each task.
 	Modules func() modules.Set

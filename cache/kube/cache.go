@@ -325,5 +325,10 @@ func (c *Cache) Place(key config.Key) string {
 	if kind == nil || c.Snapshot().Get(key) == nil {
 		return ""
 	}
-	return fmt.Sprintf("where kubectl has it as -n %s %s.%s %s", key.Namespace, kind.Plural, kind.Group, key.Name)
+	return PlaceOf(key, kind.Plural+"."+kind.Group)
+}
+
+// PlaceOf returns where an object of a resource is in a cluster, for users.
+func PlaceOf(key config.Key, resource string) string {
+	return fmt.Sprintf("where kubectl has it as -n %s %s %s", key.Namespace, resource, key.Name)
 }

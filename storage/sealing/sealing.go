@@ -241,21 +241,30 @@ func (s *Sealer) sealed(ctx context.Context, key config.Key, entries map[string]
 	if err != nil {
 		return nil, err
 	}
-	box := seal.Box{}
-	if !trial {
-		text, err := json.Marshal(entries)
-		if err != nil {
-			return nil, err
-		}
-		if box, err = s.Ring().Seal(id, text, boxContext(key)); err != nil {
-			return nil, err
-		}
+	if trial {
+		return public(entries), nil
 	}
-	out := &secret.Sealed{Content: rand.Text(), Certificates: secret.Certificates(entries), Box: &box}
+	return With(s.Ring(), id, key, entries)
+}
+
+// With returns the sealed form of the data of a secret, under a key of a ring.
+func With(ring seal.Ring, id string, key config.Key, entries map[string][]byte) (*secret.Sealed, error) {
+	text, err := json.Marshal(entries)
+	if err != nil {
+		return nil, err
+	}
+	out := public(entries)
+	*out.Box, err = ring.Seal(id, text, boxContext(key))
+	return out, err
+}
+
+// public returns the sealed form without what is sealed.
+func public(entries map[string][]byte) *secret.Sealed {
+	out := &secret.Sealed{Content: rand.Text(), Certificates: secret.Certificates(entries), Box: &seal.Box{}}
 	for _, name := range secret.Names(entries) {
 		out.Entries = append(out.Entries, secret.Entry{Name: name, Bytes: len(entries[name])})
 	}
-	return out, nil
+	return out
 }
 
 // boxContext binds a box to its object.

@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/cache/kube/clustersecret"
 	"github.com/portolan-mesh/portolan/discovery/modules"
 	"github.com/portolan-mesh/portolan/discovery/rows"
 	"github.com/portolan-mesh/portolan/storage/pmap"
@@ -22,6 +23,9 @@ type Inputs struct {
 	MeshFile *meshconfig.Config
 	// SealingKeys are the keys that open secrets; nil for none.
 	SealingKeys *seal.Ring
+	// ClusterSecrets are the secrets of clusters of Kubernetes, which are no objects of Configs.
+	// One of Configs with the same namespace and name goes before.
+	ClusterSecrets clustersecret.Set
 	// Modules are the modules of WasmPlugins that were fetched.
 	Modules modules.Set
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/portolan-mesh/portolan/cache/kube/clustersecret"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/pmap"
@@ -23,14 +24,25 @@ type SecretParts struct {
 	Pair, Roots, Revoked bool
 }
 
-// SecretRow is a secret that this server can open. It is never modified.
+// SecretRow is a secret that this server can open, of the store or of a cluster. It is never
+// modified.
 type SecretRow struct {
 	SecretParts
 	object *config.Config
+	ring   *seal.Ring // opens a secret of a cluster; nil for one of the store
 }
 
 // Key is the key of the secret object.
 func (r *SecretRow) Key() config.Key { return r.object.Key() }
+
+// Object returns a secret of a cluster, which Configs lacks; nil for one of the store. Its spec is
+// sealed.
+func (r *SecretRow) Object() *config.Config {
+	if r == nil || r.ring == nil {
+		return nil
+	}
+	return r.object
+}
 
 // secrets holds the secrets that this server can open, by SecretKey.
 type secrets struct{ tableOf[*SecretRow] }
@@ -53,6 +65,11 @@ func (t secrets) follow(from, to *PushContext) {
 		row := secretRow(object, to.inputs.SealingKeys)
 		t.put(to, SecretKey(object.Namespace, object.Name), row, row != nil)
 	}
+	// putOther puts a secret of a cluster where the store has none.
+	putOther := func(key string) {
+		row := clusterSecretRow(to.inputs.ClusterSecrets, key)
+		t.put(to, key, row, row != nil)
+	}
 	if from.inputs.SealingKeys != to.inputs.SealingKeys {
 		for object := range to.inputs.Configs.List(schema.Secret, "") {
 			has := t.rowsOf(to).Value(SecretKey(object.Namespace, object.Name)) != nil
@@ -65,9 +82,24 @@ func (t secrets) follow(from, to *PushContext) {
 		if c.HasNew {
 			put(c.New)
 		} else {
-			t.put(to, SecretKey(c.Old.Namespace, c.Old.Name), nil, false)
+			putOther(SecretKey(c.Old.Namespace, c.Old.Name))
 		}
 	})
+	for c := range pmap.Diff(from.inputs.ClusterSecrets.Secrets(), to.inputs.ClusterSecrets.Secrets()) {
+		namespace, name := splitSecretKey(c.Key)
+		if to.inputs.Configs.Get(config.Key{Kind: schema.Secret, Namespace: namespace, Name: name}) == nil {
+			putOther(c.Key)
+		}
+	}
+}
+
+// clusterSecretRow returns the row of a secret of a cluster, nil for none.
+func clusterSecretRow(of clustersecret.Set, key string) *SecretRow {
+	row := secretRow(of.Secrets().Value(key), of.Ring())
+	if row != nil {
+		row.ring = of.Ring()
+	}
+	return row
 }
 
 // secretRow returns the row of a secret, nil if the ring cannot open it.
@@ -84,8 +116,11 @@ func secretRow(object *config.Config, ring *seal.Ring) *SecretRow {
 }
 
 func opens(ring *seal.Ring, object *config.Config) bool {
+	if object == nil || ring == nil {
+		return false
+	}
 	spec, ok := object.Spec.(*secret.Spec)
-	return ok && ring != nil && sealing.Opens(*ring, spec)
+	return ok && sealing.Opens(*ring, spec)
 }
 
 // The queries of a secret.
@@ -121,8 +156,18 @@ func (v *View) OpenSecret(name string) (data map[string][]byte, of *secret.Spec,
 	if row == nil {
 		return nil, nil, nil
 	}
-	data, err = sealing.Open(*v.push.inputs.SealingKeys, row.object)
+	ring := row.ring
+	if ring == nil {
+		ring = v.push.inputs.SealingKeys
+	}
+	data, err = sealing.Open(*ring, row.object)
 	return data, row.object.Spec.(*secret.Spec), err
+}
+
+// ClusterSecret returns a secret of a cluster, for the proxy's own namespace, with its spec sealed;
+// nil if there is none, or if the store has one of this name.
+func (v *View) ClusterSecret(name string) *config.Config {
+	return v.ask(Secrets, v.ownSecret(name), secretContent).(*SecretRow).Object()
 }
 
 // MayHaveSecrets says whether the workload may receive the secrets of its namespace. Only

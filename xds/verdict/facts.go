@@ -61,6 +61,8 @@ const (
 
 	SecretRow Row = "t" // whether a secret can be opened, and the stages of its certificates, by its path
 
+	UnreadSecretsRow Row = "x" // why the secrets of a namespace of clusters are not read, by the namespace
+
 	UserRow    Row = "k" // whether a token of a user is valid, by the user's path
 	BindersRow Row = "b" // the RoleBindings of a role, by its name
 	IssuerRow  Row = "i" // why the keys of an issuer cannot be fetched, by its path
@@ -84,7 +86,7 @@ const firstMeshRow = mesh.Table(0x80)
 // The mesh configuration must be the same in both.
 func ChangedRows(from, to Facts) iter.Seq[Row] {
 	return func(yield func(Row) bool) {
-		_ = changedObjects(from, to, yield) && changedHealth(from, to, yield) && changedMesh(from, to, yield) && changedProxies(from, to, yield) && changedSecrets(from, to, yield) && changedUsers(from, to, yield) && changedKeys(from, to, yield) && changedModules(from, to, yield) && grownQuiet(from, to, yield)
+		_ = changedObjects(from, to, yield) && changedHealth(from, to, yield) && changedMesh(from, to, yield) && changedProxies(from, to, yield) && changedSecrets(from, to, yield) && changedUnread(from, to, yield) && changedUsers(from, to, yield) && changedKeys(from, to, yield) && changedModules(from, to, yield) && grownQuiet(from, to, yield)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/storage/sealing"
 	"github.com/portolan-mesh/portolan/storage/secret"
@@ -44,6 +45,22 @@ func StageOf(c secret.Certificate, minute int64) Stage {
 func Unopened(spec *secret.Spec, f Facts) bool {
 	ring := f.Mesh.Inputs().SealingKeys
 	return spec.Sealed.Box != nil && ring != nil && !sealing.Opens(*ring, spec)
+}
+
+// UnreadSecrets says why the secrets of a namespace are not read from clusters; empty if they are,
+// or no cluster is asked for them.
+func (j *Judge) UnreadSecrets(namespace string) string {
+	j.Read(UnreadSecretsRow, namespace)
+	return j.Mesh().Inputs().ClusterSecrets.Faults().Value(namespace)
+}
+
+func changedUnread(from, to Facts, yield func(Row) bool) bool {
+	for c := range pmap.Diff(from.Mesh.Inputs().ClusterSecrets.Faults(), to.Mesh.Inputs().ClusterSecrets.Faults()) {
+		if !yield(UnreadSecretsRow + Row(c.Key)) {
+			return false
+		}
+	}
+	return true
 }
 
 // changedSecrets iterates over the rows of secrets that can be opened in only one of two facts,

@@ -112,6 +112,9 @@ type Options struct {
 	// NoSelectWorkloadEntries has Services of clusters select no WorkloadEntries, and NoSelectPods
 	// has ServiceEntries select no pods.
 	NoSelectWorkloadEntries, NoSelectPods bool
+	// SecretsKube are the namespaces of clusters whose secrets proxies of the namespaces of these
+	// names may use, in the order in which they count.
+	SecretsKube []SecretsKube
 	// Endpoints configures the registry of endpoint files; nil means none. The server sets
 	// XDS, Worker, Registerer and Logger.
 	Endpoints *filesd.Options
@@ -164,6 +167,13 @@ type Options struct {
 	LogLevels *loglevel.Levels
 
 	recent *recentLog // the newest lines of Logger
+}
+
+// SecretsKube names namespaces of a cluster of Kubernetes.
+type SecretsKube struct {
+	// Cluster is the cluster. The server sets Log.
+	Cluster    cluster.Options
+	Namespaces []string
 }
 
 // Embedded is a store that the server runs itself. DataDir is required.

@@ -39,6 +39,8 @@ type secrets struct {
 	store  *etcd.Store
 	// snapshot returns the snapshot of the store's objects, nil before it is read.
 	snapshot func() *cache.Snapshot
+	// others returns the secrets beside the store that proxies use.
+	others func() []*config.Config
 }
 
 // Degraded says which secrets the server cannot open, and why; nil if it can open all.
@@ -183,7 +185,7 @@ func (s secrets) Describe(out chan<- *prometheus.Desc) { out <- expiry }
 
 // Collect implements prometheus.Collector.
 func (s secrets) Collect(out chan<- prometheus.Metric) {
-	for _, object := range s.all() {
+	for _, object := range slices.Concat(s.all(), s.others()) {
 		spec, ok := object.Spec.(*secret.Spec)
 		if !ok || spec.Sealed == nil {
 			continue

@@ -17,6 +17,7 @@ import (
 	sources "github.com/portolan-mesh/portolan/cache/aggregate"
 	"github.com/portolan-mesh/portolan/cache/beside"
 	"github.com/portolan-mesh/portolan/cache/kube/cluster"
+	"github.com/portolan-mesh/portolan/cache/kube/clustersecret"
 	"github.com/portolan-mesh/portolan/cache/mirror"
 	"github.com/portolan-mesh/portolan/cache/statuses"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
@@ -73,6 +74,7 @@ type server struct {
 	source       configCache    // the cache from which everything is served
 	sources      *sources.Cache // the same if there are other sources; else nil
 	kube         []*clusterSource
+	kubeSecrets  *clustersecret.Reader
 	clusters     map[string]*cluster.Cluster // connections to clusters, by their references
 	statusCache  *statuses.Cache
 	registry     *aggregate.Registry
@@ -104,7 +106,7 @@ func newServer(store *openedStore, proxies *proxyPort, security *security, o Opt
 		return nil, fmt.Errorf("the name of this machine: %w", err)
 	}
 	s.id = fmt.Sprintf("%s:%d/%.8s", host, os.Getpid(), uuid.NewString())
-	for _, add := range []func() error{s.addStorage, s.addSide, s.addProofs, s.addAuthority, s.addCache, s.addRegistrar, s.addXDS, s.addRegistries, s.addProgress, s.addJobs, s.addAPI} {
+	for _, add := range []func() error{s.addStorage, s.addSide, s.addProofs, s.addAuthority, s.addCache, s.addClusterSecrets, s.addRegistrar, s.addXDS, s.addRegistries, s.addProgress, s.addJobs, s.addAPI} {
 		if err := add(); err != nil {
 			return nil, err
 		}
@@ -130,7 +132,7 @@ func (s *server) addStorage() (err error) {
 	}
 	s.secrets = secrets{
 		sealer: sealing.New(s.o.sealingKeys(), s.configs), store: s.configs,
-		snapshot: func() *cache.Snapshot { return s.mirror.Snapshot() },
+		snapshot: func() *cache.Snapshot { return s.mirror.Snapshot() }, others: s.usedClusterSecrets,
 	}
 	s.metrics.MustRegister(s.secrets)
 	return nil
@@ -159,7 +161,7 @@ func (s *server) addXDS() error {
 			Peer: s.peerOf, MayExport: s.mayExport, OnRefusal: s.proxyRefused, HangUp: s.proxies.conns.HangUp,
 			MaxFirstSyncs: s.o.MaxFirstSyncs, MaxIdentityStreams: s.o.MaxIdentityStreams, StreamMemory: s.o.StreamMemory, StreamsMemory: s.o.StreamsMemory,
 		},
-		SealingKeys: s.secrets.sealer.Keys, Modules: s.modules.Set,
+		SealingKeys: s.secrets.sealer.Keys, ClusterSecrets: s.kubeSecrets.Set, Modules: s.modules.Set,
 		Registries: func() discovery.Fork { return s.registry.Fork() }, Published: s.publishing(),
 		Registrar: s.registrar, LastActivity: s.proxies.conns.LastActivity, Logger: s.log(loglevel.XDS), Registerer: s.metrics,
 	})
@@ -256,10 +258,10 @@ func (s *server) addAPI() (err error) {
 	return nil
 }
 
-// synced says whether the configuration and all registries were read, and the modules of WasmPlugins
-// fetched or tried.
+// synced says whether the configuration, all registries and the secrets of clusters were read, and
+// the modules of WasmPlugins fetched or tried.
 func (s *server) synced() bool {
-	return s.source.HasSynced() && s.registry.HasSynced() && s.modules.HasSynced()
+	return s.source.HasSynced() && s.registry.HasSynced() && s.modules.HasSynced() && s.kubeSecrets.HasSynced()
 }
 
 func (s *server) cacheReady() error {
@@ -294,6 +296,7 @@ func (s *server) run(asked context.Context, api, private net.Listener) error {
 	group.Go(func() error { return s.side.run(ctx, s.source) })
 	group.Go(func() error { return s.statusCache.Run(ctx) })
 	group.Go(func() error { return s.registry.Run(ctx) })
+	group.Go(func() error { return s.kubeSecrets.Run(ctx) })
 	group.Go(func() error { return s.xds.Run(ctx) })
 	group.Go(func() error { return s.registrar.Run(ctx) })
 	group.Go(func() error { return s.proxies.serve(ctx) })

@@ -84,6 +84,9 @@ func (s *server) objectsOf(name string) (objects []aggregate.Object, known bool)
 		}
 		return objects, true
 	}
+	if objects, known = s.clusterSecretsOf(name); known {
+		return objects, true
+	}
 	for _, of := range s.endpointFiles() {
 		known = known || of.Name == name
 	}
@@ -93,6 +96,7 @@ func (s *server) objectsOf(name string) (objects []aggregate.Object, known bool)
 // problemsOf returns the problems of the objects of a source, by Key.String.
 func (s *server) problemsOf(name string) map[string][]cache.Problem {
 	out := map[string][]cache.Problem{}
+	s.clusterSecretProblems(name, out)
 	if s.sources == nil {
 		return out
 	}

@@ -29,7 +29,7 @@ const storeSource = "etcd"
 const SourcesPath = "/apis/portolan.io/v1/sources"
 
 // SourceList is the answer of SourcesPath: the sources in the order of their priority, then
-// the endpoint files and the services of clusters.
+// the endpoint files, and the services and the secrets of clusters.
 type SourceList struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -166,6 +166,7 @@ func (s *server) sourceStatuses() any {
 	}
 	out.Items = append(out.Items, s.endpointFiles()...)
 	out.Items = append(out.Items, s.clusterSources()...)
+	out.Items = append(out.Items, s.secretSources()...)
 	out.addDifferences(s.beside.Differences())
 	return out
 }

@@ -118,6 +118,8 @@ func (j *judge) lacking(object *config.Config, spec *networking.DestinationRule,
 			}
 			switch {
 			case lack.Secret == "":
+			case j.UnreadSecrets(p.Namespace) != "":
+				v.Remedy = fmt.Sprintf("have the secrets of that namespace read (%s), or mend the name", j.UnreadSecrets(p.Namespace))
 			case tls.GetMode() == networking.ClientTLSSettings_MUTUAL:
 				v.Remedy = fmt.Sprintf("store it, as with portolan secret tls %s -n %s --cert FILE --key FILE --ca FILE, or mend the name", lack.Secret, p.Namespace)
 			default:

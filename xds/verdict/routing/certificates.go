@@ -76,6 +76,9 @@ func (j *judge) serverCertificates(tls *networking.ServerTLSSettings, namespace 
 		name = strings.TrimPrefix(strings.TrimPrefix(name, names.CredentialPrefix), namespace+"/")
 		object := j.Object(config.Key{Kind: schema.Secret, Namespace: namespace, Name: name})
 		if object == nil {
+			object = j.View(namespace).ClusterSecret(name)
+		}
+		if object == nil {
 			return nil, nil
 		}
 		leaf, ok := leafOf(object)

@@ -62,22 +62,7 @@ func (o *sourceFlags) checkClusters(add addFault) {
 	if o.writeStatus && len(o.clusters) == 0 {
 		add("write-status", "is of no use without --config-kube")
 	}
-	seen := map[string]bool{}
-	for _, ref := range o.clusters {
-		options, err := cluster.ParseRef(ref)
-		var c *cluster.Cluster
-		if err == nil {
-			c, err = cluster.New(options)
-		}
-		switch {
-		case err != nil:
-			add("config-kube", "%v", err)
-		case seen[c.Name()]:
-			add("config-kube", "two clusters have the name %s: give one another name, as in NAME=KUBECONFIG", c.Name())
-		default:
-			seen[c.Name()] = true
-		}
-	}
+	checkClusters("config-kube", o.clusters, add)
 }
 
 // apply requires valid flags.
