@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -25,11 +25,8 @@ func TestSoakConfigOfKubernetes(t *testing.T) {
 		t.Fatalf("there is no kube-apiserver (%v): run make kube-apiserver", err)
 	}
 	k := &kubeCluster{t, startKubeAPIServer(t, kubeAPIServerBinary, "RBAC")}
-	const rbac = "/apis/rbac.authorization.k8s.io/v1/"
-	binding := `{"metadata":{"name":"portolan"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"portolan"},
-		"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"follower"}]}`
-	k.must("POST", rbac+"clusterroles", clusterRole(t))
-	k.must("POST", rbac+"clusterrolebindings", binding)
+	k.must("POST", rbacPath+"clusterroles", clusterRole(t, "read-objects-of-a-cluster.md"))
+	k.bind("portolan", "follower")
 	for _, name := range []string{"one", "two"} {
 		k.entry(name)
 	}
@@ -57,11 +54,11 @@ func TestSoakConfigOfKubernetes(t *testing.T) {
 	s.awaitSource(name, "", 3)
 	k.expectSame(s)
 
-	k.must("DELETE", rbac+"clusterrolebindings/portolan", "")
+	k.must("DELETE", rbacPath+"clusterrolebindings/portolan-follower", "")
 	k.api.process.Kill() // which ends all watches
 	k.api.start(t)
 	s.awaitSource(name, "the account may not", 3)
-	k.must("POST", rbac+"clusterrolebindings", binding)
+	k.bind("portolan", "follower")
 	s.awaitSource(name, "", 3)
 
 	const definition = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -95,17 +92,16 @@ func TestSoakConfigOfKubernetes(t *testing.T) {
 
 const rule = `{"apiVersion":"networking.istio.io/v1","kind":"DestinationRule","metadata":{"name":"one"},"spec":{"host":"one.example"}}`
 
-// clusterRole returns the role that the documentation shows, in JSON.
-func clusterRole(t *testing.T) string {
+// clusterRole returns the role that a page shows, in JSON.
+func clusterRole(t testing.TB, page string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.FromSlash("../docs/tasks/read-objects-of-a-cluster.md"))
+	text, err := os.ReadFile("../docs/tasks/" + page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, after, _ := strings.Cut(string(text), "```yaml\n")
-	role, _, ok := strings.Cut(after, "```")
-	if !ok || !strings.Contains(role, "kind: ClusterRole") {
-		t.Fatal("the page has no role")
+	role := regexp.MustCompile(`(?m)^apiVersion: rbac\.authorization\.k8s\.io/v1\nkind: ClusterRole\n(?:[a-z -].*\n)+`).FindString(string(text))
+	if role == "" {
+		t.Fatalf("%s has no role", page)
 	}
 	asJSON, err := yaml.YAMLToJSON([]byte(role))
 	if err != nil {
@@ -125,6 +121,15 @@ func (k *kubeCluster) must(method, path, body string) {
 	if code, _, text, err := k.api.do(k.t.Context(), method, path, body, nil); err != nil || code >= 300 {
 		k.t.Fatalf("%s %s: %d %s %v", method, path, code, text, err)
 	}
+}
+
+const rbacPath = "/apis/rbac.authorization.k8s.io/v1/"
+
+// bind gives a user a ClusterRole.
+func (k *kubeCluster) bind(role, user string) {
+	k.t.Helper()
+	k.must("POST", rbacPath+"clusterrolebindings", fmt.Sprintf(`{"metadata":{"name":"%s-%s"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":%[1]q},
+		"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":%[2]q}]}`, role, user))
 }
 
 func (k *kubeCluster) get(path string) *unstructured.Unstructured {

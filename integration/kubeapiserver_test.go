@@ -30,10 +30,12 @@ const kubeAPIServerBinary = "../.tools/kube-apiserver"
 type kubeAPI struct {
 	url, token string
 	client     *http.Client
-	// ca is the file of the certificate; program and process are what runs.
-	ca      string
-	program processtest.Options
-	process *processtest.Process
+	// ca is the file of the certificate, tokens that of the tokens of users, which is read at the
+	// start; program and process are what runs.
+	ca, tokens string
+	program    processtest.Options
+	process    *processtest.Process
+	users      *authority // signs the certificates of users
 }
 
 // do returns the code, the header and the body of an answer.
@@ -61,9 +63,27 @@ func (a kubeAPI) do(ctx context.Context, method, path, body string, header map[s
 	return answer.StatusCode, answer.Header, string(text), err
 }
 
+// needKubeAPIServer skips a test if there is no kube-apiserver, which takes minutes to build.
+func needKubeAPIServer(t testing.TB) string {
+	t.Helper()
+	if _, err := os.Stat(kubeAPIServerBinary); err != nil {
+		t.Skipf("there is no kube-apiserver (%v): run make kube-apiserver", err)
+	}
+	return kubeAPIServerBinary
+}
+
 // startKubeAPIServer starts Kubernetes' own server with Istio's kinds, on an etcd of its own. It
 // lets everybody do everything, unless modes of authorization are named, such as RBAC.
 func startKubeAPIServer(t *testing.T, path string, authorization ...string) kubeAPI {
+	t.Helper()
+	a := launchKubeAPIServer(t, path, authorization...)
+	a.awaitReady(t)
+	a.install(t)
+	return a
+}
+
+// launchKubeAPIServer is startKubeAPIServer without waiting, and without Istio's kinds.
+func launchKubeAPIServer(t *testing.T, path string, authorization ...string) kubeAPI {
 	t.Helper()
 	if len(authorization) == 0 {
 		authorization = []string{"AlwaysAllow"}
@@ -74,7 +94,9 @@ func startKubeAPIServer(t *testing.T, path string, authorization ...string) kube
 		t.Fatal(err)
 	}
 	const token = "machinery-of-the-test"
+	users := newAuthority(t, "users")
 	files := map[string][]byte{
+		"users.pem": users.pair.Cert,
 		"sa.key":    pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}),
 		"tokens":    []byte(token + ",tester,tester,system:masters\n" + followerToken + ",follower,follower\n"),
 		"empty.crt": nil,
@@ -90,14 +112,13 @@ func startKubeAPIServer(t *testing.T, path string, authorization ...string) kube
 		"--etcd-servers=http://" + startEtcd(t), "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port), "--cert-dir=" + in("certs"),
 		"--token-auth-file=" + in("tokens"), "--authorization-mode=" + strings.Join(authorization, ","), "--service-cluster-ip-range=10.96.0.0/16",
 		"--service-account-issuer=https://localhost", "--service-account-key-file=" + in("sa.key"), "--service-account-signing-key-file=" + in("sa.key"),
-		"--disable-admission-plugins=ServiceAccount",
+		"--disable-admission-plugins=ServiceAccount", "--client-ca-file=" + in("users.pem"),
 	}}
-	a := kubeAPI{url: fmt.Sprintf("https://127.0.0.1:%d", port), token: token, ca: in("certs/apiserver.crt"), program: program, client: &http.Client{
+	a := kubeAPI{url: fmt.Sprintf("https://127.0.0.1:%d", port), token: token, ca: in("certs/apiserver.crt"), tokens: in("tokens"), users: users, program: program, client: &http.Client{
 		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, //nolint:gosec // its certificate is its own
 	}}
 	t.Cleanup(a.client.CloseIdleConnections)
-	a.start(t)
-	a.install(t)
+	a.process = processtest.Start(t, program)
 	return a
 }
 
@@ -108,6 +129,11 @@ const followerToken = "follower-of-the-test"
 func (a *kubeAPI) start(t *testing.T) {
 	t.Helper()
 	a.process = processtest.Start(t, a.program)
+	a.awaitReady(t)
+}
+
+func (a *kubeAPI) awaitReady(t *testing.T) {
+	t.Helper()
 	eventually(t, "kube-apiserver is ready", func() error {
 		code, _, body, err := a.do(t.Context(), "GET", "/readyz", "", nil)
 		if err == nil && code != 200 {
