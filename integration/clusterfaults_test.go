@@ -45,9 +45,11 @@ const (
 	serviceSource = "services/east"
 )
 
+// startFaultyCluster starts all with an API server that lists when it is asked to list, as older ones do.
+// Those of the other tests stream their lists to whom may watch.
 func startFaultyCluster(t *testing.T) *faultyCluster {
 	t.Helper()
-	api := startKubeAPIServer(t, kubeAPIServerBinary, "RBAC")
+	api := startKubeAPIServer(t, kubeAPIServerBinary, withRBAC, "--feature-gates=WatchList=false")
 	f := &faultyCluster{
 		k: &kubeCluster{t, api}, t: t, cluster: newTestCluster(t, api), port: freePort(t), own: ownAddress(t),
 		wire: startWire(t, strings.TrimPrefix(api.url, "https://")), config: filepath.Join(t.TempDir(), "kubeconfig"),

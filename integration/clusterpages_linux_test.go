@@ -19,7 +19,7 @@ func TestClusterPages(t *testing.T) {
 	t.Parallel()
 	s := newShell(t)
 	s.dir = t.TempDir()
-	api := startKubeAPIServer(t, path, "RBAC")
+	api := startKubeAPIServer(t, path, withRBAC)
 	c := newTestCluster(t, api)
 	s.n.ip("address", "add", "10.1.0.1/24", "dev", "lo")
 	pod := serveUpstream(t, "pod", s.n.listen("10.1.0.1:8080"))
@@ -51,7 +51,7 @@ spec: {hosts: [web], http: [{route: [{destination: {host: web}}], timeout: 5s}]}
 		}
 	}
 	answered(s.run(fences(t, "docs/tasks/"+servicesPage)...))
-	for host, address := range map[string]string{"web.shop.svc.cluster.local": "10.0.0.7:8080", "shop.example.com": "10.1.0.1:8080"} {
+	for host, address := range map[string]string{"web.shop.svc.cluster.local": " 10.0.0.7 ", "shop.example.com": " 10.1.0.1 "} {
 		eventually(t, host+" has "+address, func() error {
 			out, err := s.try("portolan describe service " + host)
 			if err == nil && !strings.Contains(out, address) {

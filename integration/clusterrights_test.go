@@ -81,7 +81,9 @@ func (f *faultyCluster) expectEachRightNamed() {
 			args = append(args, flag, a.name+"="+file)
 		}
 	}
-	s := startServer(f.t, serverOptions{dataDir: filepath.Join(f.t.TempDir(), "rights"), args: args})
+	// It is not ready before it has waited for the services of those who lack a right.
+	s := &server{t: f.t, o: serverOptions{dataDir: filepath.Join(f.t.TempDir(), "rights"), args: args}, api: local(freePort(f.t)), xds: local(freePort(f.t)), client: clientOf(f.t)}
+	s.launch()
 	eventually(f.t, "each source names the right that it lacks", func() error {
 		var sources serve.SourceList
 		if _, err := s.get(serve.SourcesPath, &sources); err != nil {

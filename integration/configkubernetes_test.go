@@ -2,6 +2,7 @@ package integration
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
@@ -24,7 +26,7 @@ func TestSoakConfigOfKubernetes(t *testing.T) {
 	if _, err := os.Stat(kubeAPIServerBinary); err != nil {
 		t.Fatalf("there is no kube-apiserver (%v): run make kube-apiserver", err)
 	}
-	k := &kubeCluster{t, startKubeAPIServer(t, kubeAPIServerBinary, "RBAC")}
+	k := &kubeCluster{t, startKubeAPIServer(t, kubeAPIServerBinary, withRBAC)}
 	k.must("POST", rbacPath+"clusterroles", clusterRole(t, "read-objects-of-a-cluster.md"))
 	k.bind("portolan", "follower")
 	for _, name := range []string{"one", "two"} {
@@ -44,6 +46,7 @@ func TestSoakConfigOfKubernetes(t *testing.T) {
 	if out := s.must("", "source", "describe", name); !strings.Contains(out, "spec.hosts[0]") {
 		t.Errorf("the fault of an object is not shown: %s", out)
 	}
+	k.expectStatusRights(s, name)
 	version := k.get(networking + "serviceentries/one").GetResourceVersion()
 
 	k.api.process.Kill()
@@ -149,6 +152,42 @@ func (k *kubeCluster) entry(name string) {
 	k.t.Helper()
 	k.must("POST", "/apis/networking.istio.io/v1/namespaces/shop/serviceentries", fmt.Sprintf(`{"apiVersion":"networking.istio.io/v1","kind":"ServiceEntry",
 		"metadata":{"name":%q},"spec":{"hosts":["%[1]s.example"],"ports":[{"number":80,"name":"http","protocol":"HTTP"}],"resolution":"STATIC","endpoints":[{"address":"127.0.0.1"}]}}`, name))
+}
+
+// expectStatusRights takes the rights away that only statuses need, one after the other: each is
+// named, and with it back the status is written.
+func (k *kubeCluster) expectStatusRights(s *server, source string) {
+	k.t.Helper()
+	whole := &rbacv1.ClusterRole{}
+	if err := json.Unmarshal([]byte(clusterRole(k.t, "read-objects-of-a-cluster.md")), whole); err != nil {
+		k.t.Fatal(err)
+	}
+	grant := func(role *rbacv1.ClusterRole) {
+		k.t.Helper()
+		text, err := json.Marshal(role)
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		k.must("PUT", rbacPath+"clusterroles/portolan", string(text))
+	}
+	for verb, words := range map[string]string{
+		"get": "the account may not get serviceentries.networking.istio.io: ", "patch": "the account may not patch serviceentries.networking.istio.io/status: ",
+	} {
+		without := whole.DeepCopy()
+		without.Rules = slices.DeleteFunc(without.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Verbs, verb) })
+		grant(without)
+		k.entry("mute")
+		eventually(k.t, "it is said that the right to "+verb+" is missing", func() error {
+			if out := s.must("", "source", "describe", source); !strings.Contains(out, words) {
+				return errors.New(out)
+			}
+			return nil
+		})
+		grant(whole)
+		k.condition("serviceentries", "mute", "Accepted", "True", "was seen by the servers")
+		k.must("DELETE", "/apis/networking.istio.io/v1/namespaces/shop/serviceentries/mute", "")
+	}
+	s.awaitSource(source, "", 3)
 }
 
 // condition waits until an object in the cluster has a condition.

@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -72,21 +73,24 @@ func needKubeAPIServer(t testing.TB) string {
 	return kubeAPIServerBinary
 }
 
+// withRBAC is the flag of an API server that asks for rights.
+const withRBAC = "--authorization-mode=RBAC"
+
 // startKubeAPIServer starts Kubernetes' own server with Istio's kinds, on an etcd of its own. It
-// lets everybody do everything, unless modes of authorization are named, such as RBAC.
-func startKubeAPIServer(t *testing.T, path string, authorization ...string) kubeAPI {
+// lets everybody do everything, unless a flag says otherwise.
+func startKubeAPIServer(t *testing.T, path string, flags ...string) kubeAPI {
 	t.Helper()
-	a := launchKubeAPIServer(t, path, authorization...)
+	a := launchKubeAPIServer(t, path, flags...)
 	a.awaitReady(t)
 	a.install(t)
 	return a
 }
 
 // launchKubeAPIServer is startKubeAPIServer without waiting, and without Istio's kinds.
-func launchKubeAPIServer(t *testing.T, path string, authorization ...string) kubeAPI {
+func launchKubeAPIServer(t *testing.T, path string, flags ...string) kubeAPI {
 	t.Helper()
-	if len(authorization) == 0 {
-		authorization = []string{"AlwaysAllow"}
+	if !slices.Contains(flags, withRBAC) {
+		flags = append(flags, "--authorization-mode=AlwaysAllow")
 	}
 	dir := t.TempDir()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -108,12 +112,12 @@ func launchKubeAPIServer(t *testing.T, path string, authorization ...string) kub
 	}
 	port := freePort(t)
 	in := func(name string) string { return filepath.Join(dir, name) }
-	program := processtest.Options{Name: "kube-apiserver", Path: path, Args: []string{
+	program := processtest.Options{Name: "kube-apiserver", Path: path, Args: append([]string{
 		"--etcd-servers=http://" + startEtcd(t), "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port), "--cert-dir=" + in("certs"),
-		"--token-auth-file=" + in("tokens"), "--authorization-mode=" + strings.Join(authorization, ","), "--service-cluster-ip-range=10.96.0.0/16",
+		"--token-auth-file=" + in("tokens"), "--service-cluster-ip-range=10.96.0.0/16",
 		"--service-account-issuer=https://localhost", "--service-account-key-file=" + in("sa.key"), "--service-account-signing-key-file=" + in("sa.key"),
 		"--disable-admission-plugins=ServiceAccount", "--client-ca-file=" + in("users.pem"),
-	}}
+	}, flags...)}
 	a := kubeAPI{url: fmt.Sprintf("https://127.0.0.1:%d", port), token: token, ca: in("certs/apiserver.crt"), tokens: in("tokens"), users: users, program: program, client: &http.Client{
 		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, //nolint:gosec // its certificate is its own
 	}}
