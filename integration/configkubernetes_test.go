@@ -2,13 +2,15 @@ package integration
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
@@ -24,12 +26,9 @@ func TestSoakConfigOfKubernetes(t *testing.T) {
 	if _, err := os.Stat(kubeAPIServerBinary); err != nil {
 		t.Fatalf("there is no kube-apiserver (%v): run make kube-apiserver", err)
 	}
-	k := &kubeCluster{t, startKubeAPIServer(t, kubeAPIServerBinary, "RBAC")}
-	const rbac = "/apis/rbac.authorization.k8s.io/v1/"
-	binding := `{"metadata":{"name":"portolan"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"portolan"},
-		"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"follower"}]}`
-	k.must("POST", rbac+"clusterroles", clusterRole(t))
-	k.must("POST", rbac+"clusterrolebindings", binding)
+	k := &kubeCluster{t, startKubeAPIServer(t, kubeAPIServerBinary, withRBAC)}
+	k.must("POST", rbacPath+"clusterroles", clusterRole(t, "read-objects-of-a-cluster.md"))
+	k.bind("portolan", "follower")
 	for _, name := range []string{"one", "two"} {
 		k.entry(name)
 	}
@@ -47,6 +46,7 @@ func TestSoakConfigOfKubernetes(t *testing.T) {
 	if out := s.must("", "source", "describe", name); !strings.Contains(out, "spec.hosts[0]") {
 		t.Errorf("the fault of an object is not shown: %s", out)
 	}
+	k.expectStatusRights(s, name)
 	version := k.get(networking + "serviceentries/one").GetResourceVersion()
 
 	k.api.process.Kill()
@@ -57,11 +57,11 @@ func TestSoakConfigOfKubernetes(t *testing.T) {
 	s.awaitSource(name, "", 3)
 	k.expectSame(s)
 
-	k.must("DELETE", rbac+"clusterrolebindings/portolan", "")
+	k.must("DELETE", rbacPath+"clusterrolebindings/portolan-follower", "")
 	k.api.process.Kill() // which ends all watches
 	k.api.start(t)
 	s.awaitSource(name, "the account may not", 3)
-	k.must("POST", rbac+"clusterrolebindings", binding)
+	k.bind("portolan", "follower")
 	s.awaitSource(name, "", 3)
 
 	const definition = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -95,17 +95,16 @@ func TestSoakConfigOfKubernetes(t *testing.T) {
 
 const rule = `{"apiVersion":"networking.istio.io/v1","kind":"DestinationRule","metadata":{"name":"one"},"spec":{"host":"one.example"}}`
 
-// clusterRole returns the role that the documentation shows, in JSON.
-func clusterRole(t *testing.T) string {
+// clusterRole returns the role that a page shows, in JSON.
+func clusterRole(t testing.TB, page string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.FromSlash("../docs/tasks/read-objects-of-a-cluster.md"))
+	text, err := os.ReadFile("../docs/tasks/" + page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, after, _ := strings.Cut(string(text), "```yaml\n")
-	role, _, ok := strings.Cut(after, "```")
-	if !ok || !strings.Contains(role, "kind: ClusterRole") {
-		t.Fatal("the page has no role")
+	role := regexp.MustCompile(`(?m)^apiVersion: rbac\.authorization\.k8s\.io/v1\nkind: ClusterRole\n(?:[a-z -].*\n)+`).FindString(string(text))
+	if role == "" {
+		t.Fatalf("%s has no role", page)
 	}
 	asJSON, err := yaml.YAMLToJSON([]byte(role))
 	if err != nil {
@@ -127,6 +126,15 @@ func (k *kubeCluster) must(method, path, body string) {
 	}
 }
 
+const rbacPath = "/apis/rbac.authorization.k8s.io/v1/"
+
+// bind gives a user a ClusterRole.
+func (k *kubeCluster) bind(role, user string) {
+	k.t.Helper()
+	k.must("POST", rbacPath+"clusterrolebindings", fmt.Sprintf(`{"metadata":{"name":"%s-%s"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":%[1]q},
+		"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":%[2]q}]}`, role, user))
+}
+
 func (k *kubeCluster) get(path string) *unstructured.Unstructured {
 	k.t.Helper()
 	out := &unstructured.Unstructured{}
@@ -144,6 +152,42 @@ func (k *kubeCluster) entry(name string) {
 	k.t.Helper()
 	k.must("POST", "/apis/networking.istio.io/v1/namespaces/shop/serviceentries", fmt.Sprintf(`{"apiVersion":"networking.istio.io/v1","kind":"ServiceEntry",
 		"metadata":{"name":%q},"spec":{"hosts":["%[1]s.example"],"ports":[{"number":80,"name":"http","protocol":"HTTP"}],"resolution":"STATIC","endpoints":[{"address":"127.0.0.1"}]}}`, name))
+}
+
+// expectStatusRights takes the rights away that only statuses need, one after the other: each is
+// named, and with it back the status is written.
+func (k *kubeCluster) expectStatusRights(s *server, source string) {
+	k.t.Helper()
+	whole := &rbacv1.ClusterRole{}
+	if err := json.Unmarshal([]byte(clusterRole(k.t, "read-objects-of-a-cluster.md")), whole); err != nil {
+		k.t.Fatal(err)
+	}
+	grant := func(role *rbacv1.ClusterRole) {
+		k.t.Helper()
+		text, err := json.Marshal(role)
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		k.must("PUT", rbacPath+"clusterroles/portolan", string(text))
+	}
+	for verb, words := range map[string]string{
+		"get": "the account may not get serviceentries.networking.istio.io: ", "patch": "the account may not patch serviceentries.networking.istio.io/status: ",
+	} {
+		without := whole.DeepCopy()
+		without.Rules = slices.DeleteFunc(without.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Verbs, verb) })
+		grant(without)
+		k.entry("mute")
+		eventually(k.t, "it is said that the right to "+verb+" is missing", func() error {
+			if out := s.must("", "source", "describe", source); !strings.Contains(out, words) {
+				return errors.New(out)
+			}
+			return nil
+		})
+		grant(whole)
+		k.condition("serviceentries", "mute", "Accepted", "True", "was seen by the servers")
+		k.must("DELETE", "/apis/networking.istio.io/v1/namespaces/shop/serviceentries/mute", "")
+	}
+	s.awaitSource(source, "", 3)
 }
 
 // condition waits until an object in the cluster has a condition.

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -25,13 +26,15 @@ type shell struct {
 	tmp string   // stands for /tmp
 	dir string   // where commands run
 	env []string // the environment of commands, with the variables that earlier ones set
+	// running are the programs in the background, by name.
+	running map[string][]*processtest.Process
 }
 
 func newShell(t *testing.T) *shell {
 	t.Helper()
 	envoy := needEnvoy(t)
 	needNetworks(t, "ip")
-	s := &shell{t: t, n: newNamespace(t, "document"), tmp: t.TempDir(), dir: ".."}
+	s := &shell{t: t, n: newNamespace(t, "document"), tmp: t.TempDir(), dir: "..", running: map[string][]*processtest.Process{}}
 	s.env = []string{
 		"PATH=" + filepath.Dir(binary) + ":" + filepath.Dir(envoy) + ":" + os.Getenv("PATH"),
 		"PORTOLAN_CONFIG=" + filepath.Join(s.tmp, "contexts.yaml"),
@@ -107,9 +110,9 @@ func (s *shell) command(command string) string {
 	name, _, _ := strings.Cut(command, " ")
 	if background, ok := strings.CutSuffix(command, "&"); ok {
 		in := s.n.command()
-		processtest.Start(s.t, processtest.Options{
+		s.running[name] = append(s.running[name], processtest.Start(s.t, processtest.Options{
 			Name: name, Path: in[0], Args: append(in[1:], "bash", "-c", "cd '"+s.dir+"' && exec "+background), Env: s.env,
-		})
+		}))
 		return ""
 	}
 	variable := assignment.FindStringSubmatch(command)
@@ -134,6 +137,15 @@ func (s *shell) command(command string) string {
 	}
 	s.t.Log(out)
 	return out
+}
+
+// stop ends the programs of a name in the background.
+func (s *shell) stop(name string) {
+	s.t.Helper()
+	for _, p := range s.running[name] {
+		_ = p.Terminate(s.t, patience)
+	}
+	delete(s.running, name)
 }
 
 // patient is part of a command that must succeed at the first try, since a user types it once.
@@ -174,7 +186,8 @@ func TestReadmeCommands(t *testing.T) {
 const ownServer = "this page starts its own"
 
 // TestTaskPages runs the commands of each page of docs/tasks in an empty directory,
-// after the quickstart of the README unless the page starts a server of its own.
+// after the quickstart of the README unless the page starts a server of its own. TestClusterPages
+// runs those that need a cluster.
 func TestTaskPages(t *testing.T) {
 	pages, err := filepath.Glob("../docs/tasks/*.md")
 	if err != nil || len(pages) == 0 {
@@ -187,7 +200,7 @@ func TestTaskPages(t *testing.T) {
 			t.Fatal(err)
 		}
 		blocks := fences(t, strings.TrimPrefix(filepath.ToSlash(page), "../"))
-		if len(blocks) == 0 {
+		if len(blocks) == 0 || slices.Contains(clusterPages, filepath.Base(page)) {
 			continue
 		}
 		t.Run(strings.TrimSuffix(filepath.Base(page), ".md"), func(t *testing.T) {

@@ -89,6 +89,8 @@ type envoyOptions struct {
 	tls *securetest.Files
 	// secure is for TLS to the server with the certificate of sdsSocket.
 	secure bool
+	// clusterID is the cluster that it says it is of, empty for none.
+	clusterID string
 	// runtime is a setting of Envoy's runtime, as "key: value"; empty for none.
 	runtime string
 	// logs makes it write access logs at once.
@@ -186,6 +188,9 @@ func (s *server) launchEnvoy(o envoyOptions) *envoy {
 	command := []string{path, "-c", config, "--disable-hot-restart", "--concurrency", "1", "--log-level", "warning"}
 	if o.runtime != "" {
 		command = append(command, "--config-yaml", "{layered_runtime: {layers: [{name: test, static_layer: {"+o.runtime+"}}]}}")
+	}
+	if o.clusterID != "" {
+		command = append(command, "--config-yaml", "{node: {metadata: {CLUSTER_ID: "+o.clusterID+"}}}")
 	}
 	if o.drain > 0 {
 		command = append(command, "--drain-time-s", fmt.Sprint(o.drain))

@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,10 +31,12 @@ const kubeAPIServerBinary = "../.tools/kube-apiserver"
 type kubeAPI struct {
 	url, token string
 	client     *http.Client
-	// ca is the file of the certificate; program and process are what runs.
-	ca      string
-	program processtest.Options
-	process *processtest.Process
+	// ca is the file of the certificate, tokens that of the tokens of users, which is read at the
+	// start; program and process are what runs.
+	ca, tokens string
+	program    processtest.Options
+	process    *processtest.Process
+	users      *authority // signs the certificates of users
 }
 
 // do returns the code, the header and the body of an answer.
@@ -61,12 +64,33 @@ func (a kubeAPI) do(ctx context.Context, method, path, body string, header map[s
 	return answer.StatusCode, answer.Header, string(text), err
 }
 
-// startKubeAPIServer starts Kubernetes' own server with Istio's kinds, on an etcd of its own. It
-// lets everybody do everything, unless modes of authorization are named, such as RBAC.
-func startKubeAPIServer(t *testing.T, path string, authorization ...string) kubeAPI {
+// needKubeAPIServer skips a test if there is no kube-apiserver, which takes minutes to build.
+func needKubeAPIServer(t testing.TB) string {
 	t.Helper()
-	if len(authorization) == 0 {
-		authorization = []string{"AlwaysAllow"}
+	if _, err := os.Stat(kubeAPIServerBinary); err != nil {
+		t.Skipf("there is no kube-apiserver (%v): run make kube-apiserver", err)
+	}
+	return kubeAPIServerBinary
+}
+
+// withRBAC is the flag of an API server that asks for rights.
+const withRBAC = "--authorization-mode=RBAC"
+
+// startKubeAPIServer starts Kubernetes' own server with Istio's kinds, on an etcd of its own. It
+// lets everybody do everything, unless a flag says otherwise.
+func startKubeAPIServer(t *testing.T, path string, flags ...string) kubeAPI {
+	t.Helper()
+	a := launchKubeAPIServer(t, path, flags...)
+	a.awaitReady(t)
+	a.install(t)
+	return a
+}
+
+// launchKubeAPIServer is startKubeAPIServer without waiting, and without Istio's kinds.
+func launchKubeAPIServer(t *testing.T, path string, flags ...string) kubeAPI {
+	t.Helper()
+	if !slices.Contains(flags, withRBAC) {
+		flags = append(flags, "--authorization-mode=AlwaysAllow")
 	}
 	dir := t.TempDir()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -74,7 +98,9 @@ func startKubeAPIServer(t *testing.T, path string, authorization ...string) kube
 		t.Fatal(err)
 	}
 	const token = "machinery-of-the-test"
+	users := newAuthority(t, "users")
 	files := map[string][]byte{
+		"users.pem": users.pair.Cert,
 		"sa.key":    pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}),
 		"tokens":    []byte(token + ",tester,tester,system:masters\n" + followerToken + ",follower,follower\n"),
 		"empty.crt": nil,
@@ -86,18 +112,17 @@ func startKubeAPIServer(t *testing.T, path string, authorization ...string) kube
 	}
 	port := freePort(t)
 	in := func(name string) string { return filepath.Join(dir, name) }
-	program := processtest.Options{Name: "kube-apiserver", Path: path, Args: []string{
+	program := processtest.Options{Name: "kube-apiserver", Path: path, Args: append([]string{
 		"--etcd-servers=http://" + startEtcd(t), "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port), "--cert-dir=" + in("certs"),
-		"--token-auth-file=" + in("tokens"), "--authorization-mode=" + strings.Join(authorization, ","), "--service-cluster-ip-range=10.96.0.0/16",
+		"--token-auth-file=" + in("tokens"), "--service-cluster-ip-range=10.96.0.0/16",
 		"--service-account-issuer=https://localhost", "--service-account-key-file=" + in("sa.key"), "--service-account-signing-key-file=" + in("sa.key"),
-		"--disable-admission-plugins=ServiceAccount",
-	}}
-	a := kubeAPI{url: fmt.Sprintf("https://127.0.0.1:%d", port), token: token, ca: in("certs/apiserver.crt"), program: program, client: &http.Client{
+		"--disable-admission-plugins=ServiceAccount", "--client-ca-file=" + in("users.pem"),
+	}, flags...)}
+	a := kubeAPI{url: fmt.Sprintf("https://127.0.0.1:%d", port), token: token, ca: in("certs/apiserver.crt"), tokens: in("tokens"), users: users, program: program, client: &http.Client{
 		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, //nolint:gosec // its certificate is its own
 	}}
 	t.Cleanup(a.client.CloseIdleConnections)
-	a.start(t)
-	a.install(t)
+	a.process = processtest.Start(t, program)
 	return a
 }
 
@@ -108,6 +133,11 @@ const followerToken = "follower-of-the-test"
 func (a *kubeAPI) start(t *testing.T) {
 	t.Helper()
 	a.process = processtest.Start(t, a.program)
+	a.awaitReady(t)
+}
+
+func (a *kubeAPI) awaitReady(t *testing.T) {
+	t.Helper()
 	eventually(t, "kube-apiserver is ready", func() error {
 		code, _, body, err := a.do(t.Context(), "GET", "/readyz", "", nil)
 		if err == nil && code != 200 {

@@ -98,12 +98,18 @@ func (c *clusterScene) endpoints(up ...*upstream) {
 // answered waits until exactly these upstreams answer requests to a host.
 func (c *clusterScene) answered(host string, names ...string) {
 	c.t.Helper()
+	awaitReplies(c.t, request{port: c.port, host: host}, names...)
+}
+
+// awaitReplies waits until exactly these upstreams answer a request.
+func awaitReplies(t testing.TB, q request, names ...string) {
+	t.Helper()
 	slices.Sort(names)
-	client := clientOf(c.t)
-	eventually(c.t, host+" is answered by "+strings.Join(names, ", "), func() error {
+	client := clientOf(t)
+	eventually(t, q.host+" is answered by "+strings.Join(names, ", "), func() error {
 		seen := map[string]int{}
 		for range 8 * len(names) {
-			got, err := do(c.t.Context(), client, request{port: c.port, host: host})
+			got, err := do(t.Context(), client, q)
 			if err != nil {
 				return err
 			}
@@ -151,11 +157,9 @@ func (c *clusterScene) setAway(away bool) {
 // to pods and to machines, by Services and by ServiceEntries, and on while the cluster is away.
 func TestClusterServices(t *testing.T) {
 	needEnvoy(t)
-	if _, err := os.Stat(kubeAPIServerBinary); err != nil {
-		t.Skipf("there is no kube-apiserver (%v): run make kube-apiserver", err)
-	}
+	path := needKubeAPIServer(t)
 	t.Parallel()
-	c := &clusterScene{t: t, cluster: startKubeAPIServer(t, kubeAPIServerBinary), address: ownAddress(t), port: freePort(t), slice: map[string]int{}}
+	c := &clusterScene{t: t, cluster: startKubeAPIServer(t, path), address: ownAddress(t), port: freePort(t), slice: map[string]int{}}
 	c.wire = startWire(t, strings.TrimPrefix(c.cluster.url, "https://"))
 	c.write("/api/v1/nodes", "n1", `{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": {"topology.kubernetes.io/region": "eu", "topology.kubernetes.io/zone": "a"}}}`)
 	c.write("/api/v1/namespaces/shop/services", "web", fmt.Sprintf(`{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "shop"},
@@ -198,12 +202,16 @@ ports: [{number: %d, name: http, protocol: HTTP, targetPort: %d}]}}`, c.port, al
 	c.answered(clusterHost, "two", "machine")
 	one.stop()
 
-	// The cluster is away: what was known is served, also by a server that starts.
+	// The cluster is away: what was known is served, also by a server that starts. A server that
+	// stops saves what a cluster has, if the cluster is there.
 	c.setAway(true)
 	c.awaitReadyz("cluster east: what was known of it is served", true)
+	c.setAway(false)
+	c.awaitReadyz("cluster east", false)
 	if err := c.process.terminate(t); err != nil {
 		t.Fatal(err)
 	}
+	c.setAway(true)
 	began := time.Now()
 	c.start()
 	t.Logf("ready %v after the start without the cluster", time.Since(began).Round(time.Millisecond))

@@ -2,7 +2,6 @@ package kube
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -163,13 +162,19 @@ func (w *StatusWriter) write(ctx context.Context, path string) (wrote bool, err 
 	switch {
 	case apierrors.IsNotFound(err):
 		return false, nil // its deletion will be seen
+	case apierrors.IsForbidden(err):
+		return false, fmt.Errorf("read %s: the account may not get %s: grant it the verb get", key, resource.GroupResource())
 	case err != nil:
 		return false, fmt.Errorf("read %s: %w", key, err)
 	case object != nil && string(there.GetUID()) != object.UID:
 		return false, nil // the new object will be seen
 	}
 	if !contains(there, want) {
-		if err := apply(ctx, client, there, conditions); err != nil {
+		err := apply(ctx, client, there, conditions)
+		if apierrors.IsForbidden(err) {
+			err = fmt.Errorf("the account may not patch %s/status: grant it the verb patch", resource.GroupResource())
+		}
+		if err != nil {
 			return true, fmt.Errorf("write the status of %s: %w", key, err)
 		}
 	}
@@ -242,11 +247,8 @@ func apply(ctx context.Context, client dynamic.ResourceInterface, there *unstruc
 		"status":   map[string]any{"conditions": list, "observedGeneration": there.GetGeneration()},
 	}}
 	_, err := client.ApplyStatus(ctx, there.GetName(), object, metav1.ApplyOptions{FieldManager: FieldManager})
-	switch {
-	case apierrors.IsNotFound(err):
+	if apierrors.IsNotFound(err) {
 		return nil
-	case apierrors.IsForbidden(err):
-		return errors.New("the account may not patch its status: grant it the verb patch for the resource with /status")
 	}
 	return err
 }

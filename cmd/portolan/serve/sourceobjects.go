@@ -72,7 +72,7 @@ func (s *server) serveSourceObjects(r *http.Request) (any, error) {
 }
 
 // objectsOf returns the objects of a source of configuration, or false if there is no such
-// source. An endpoint file is a source without objects.
+// source. An endpoint file, and the services of a cluster, are sources without objects.
 func (s *server) objectsOf(name string) (objects []aggregate.Object, known bool) {
 	if s.sources != nil {
 		if objects, known = s.sources.Objects(name); known {
@@ -87,7 +87,7 @@ func (s *server) objectsOf(name string) (objects []aggregate.Object, known bool)
 	if objects, known = s.clusterSecretsOf(name); known {
 		return objects, true
 	}
-	for _, of := range s.endpointFiles() {
+	for _, of := range slices.Concat(s.endpointFiles(), s.clusterSources()) {
 		known = known || of.Name == name
 	}
 	return nil, known

@@ -1,0 +1,389 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/portolan-mesh/portolan/storage/longtest"
+	"github.com/portolan-mesh/portolan/storage/secret/secrettest"
+	"github.com/portolan-mesh/portolan/xds/admin"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+)
+
+// faultyCluster is a cluster to which a test does harm, a server that takes objects and services of
+// it with the least rights, and a sidecar under load.
+type faultyCluster struct {
+	*server
+	k       *kubeCluster
+	t       *testing.T
+	cluster *testCluster
+	wire    *wire  // between the server and the cluster
+	config  string // the kubeconfig
+	port    int    // of the services
+	own     string // the address of pods
+	loads   []*load
+}
+
+// servicesPage is the page that shows the rights to services.
+const servicesPage = "one-mesh-over-a-cluster-and-machines.md"
+
+const (
+	faultyService = "web.shop.svc.cluster.local"
+	faultyEntry   = "entry.example"
+	configSource  = "kube://east"
+	serviceSource = "services/east"
+)
+
+// startFaultyCluster starts all with an API server that lists when it is asked to list, as older ones do.
+// Those of the other tests stream their lists to whom may watch.
+func startFaultyCluster(t *testing.T) *faultyCluster {
+	t.Helper()
+	api := startKubeAPIServer(t, kubeAPIServerBinary, withRBAC, "--feature-gates=WatchList=false")
+	f := &faultyCluster{
+		k: &kubeCluster{t, api}, t: t, cluster: newTestCluster(t, api), port: freePort(t), own: ownAddress(t),
+		wire: startWire(t, strings.TrimPrefix(api.url, "https://")), config: filepath.Join(t.TempDir(), "kubeconfig"),
+	}
+	for _, page := range []string{"read-objects-of-a-cluster.md", servicesPage} {
+		f.k.must("POST", rbacPath+"clusterroles", clusterRole(t, page))
+	}
+	f.grant()
+	f.login("{token: " + followerToken + "}")
+	pod, entry := startUpstreamAt(t, "pod", f.own, 0), startUpstream(t, "entry")
+	f.cluster.apply(fill(`{apiVersion: v1, kind: Service, metadata: {name: web, namespace: shop}, spec: {selector: {app: web}, ports: [{name: http, port: $port}]}}`, "$port", f.port))
+	f.cluster.runs("shop", pod.name, f.own, "web")
+	f.cluster.serves("shop", "web", pod, f.own, podReady)
+	f.cluster.apply(fill(`
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: entry, namespace: shop}
+spec: {hosts: [entry.example], location: MESH_INTERNAL, resolution: STATIC, ports: [{number: $port, name: http, protocol: HTTP}], endpoints: [{address: 127.0.0.1, ports: {http: $target}}]}
+`, "$port", f.port, "$target", entry.port))
+	f.server = startServer(t, serverOptions{args: []string{"--services-kube", f.config, "--config-kube", f.config}})
+	f.startEnvoy(envoyOptions{kind: "sidecar", name: "client", variant: protocol.Delta})
+	awaitReplies(t, request{port: f.port, host: faultyService}, "pod")
+	awaitReplies(t, request{port: f.port, host: faultyEntry}, "entry")
+	f.loads = []*load{startLoad(t, "service", request{port: f.port, host: faultyService}), startLoad(t, "entry", request{port: f.port, host: faultyEntry})}
+	return f
+}
+
+// grant gives the account its rights, and revoke takes them away.
+func (f *faultyCluster) grant() {
+	f.k.t.Helper()
+	f.k.bind("portolan", "follower")
+	f.k.bind("portolan-services", "follower")
+}
+
+func (f *faultyCluster) revoke() {
+	f.k.t.Helper()
+	for _, name := range []string{"portolan-follower", "portolan-services-follower"} {
+		f.k.must("DELETE", rbacPath+"clusterrolebindings/"+name, "")
+	}
+}
+
+// login writes the kubeconfig for a user.
+func (f *faultyCluster) login(user string) {
+	f.t.Helper()
+	text := fmt.Sprintf(`
+apiVersion: v1
+kind: Config
+current-context: east
+contexts: [{name: east, context: {cluster: c, user: u}}]
+clusters: [{name: c, cluster: {server: "https://%s", insecure-skip-tls-verify: true}}]
+users: [{name: u, user: %s}]
+`, f.wire.address, user)
+	next := f.config + ".next"
+	if err := os.WriteFile(next, []byte(text), 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+	if err := os.Rename(next, f.config); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// certificate is a user of the kubeconfig with a certificate.
+func (f *faultyCluster) certificate(pair secrettest.Pair) string {
+	return fmt.Sprintf("{client-certificate: %s, client-key: %s}", write(f.t, "user.pem", string(pair.Cert)), write(f.t, "user.key", string(pair.Key)))
+}
+
+// reconnect ends all connections of the server to the cluster.
+func (f *faultyCluster) reconnect() { f.wire.set(false) }
+
+// named waits until the readiness and the list of sources say what is wrong with both sources.
+func (f *faultyCluster) named(words string) {
+	f.t.Helper()
+	eventually(f.t, "both sources are named, with "+words, func() error {
+		ready, err := f.server.get("/readyz?verbose", nil)
+		if err != nil {
+			return err
+		}
+		list := f.server.must("", "source", "list")
+		for _, line := range []struct{ in, begins string }{
+			{string(ready), "[!] sources: source " + configSource}, {string(ready), "cluster east: what was known of it is served"},
+			{list, configSource}, {list, serviceSource},
+		} {
+			if !slices.ContainsFunc(strings.Split(line.in, "\n"), func(l string) bool { return strings.Contains(l, line.begins) && strings.Contains(l, words) }) {
+				return fmt.Errorf("no line with %q and %q in\n%s", line.begins, words, line.in)
+			}
+		}
+		return nil
+	})
+}
+
+// whole waits until nothing is wrong with the sources, and the server has what the cluster has. No
+// request may have failed.
+func (f *faultyCluster) whole(after string) {
+	f.t.Helper()
+	began := time.Now()
+	eventually(f.t, "the sources are whole after "+after, func() error {
+		ready, err := f.server.get("/readyz?verbose", nil)
+		if err == nil && (strings.Contains(string(ready), "source "+configSource) || strings.Contains(string(ready), "cluster east:")) {
+			err = errors.New(string(ready))
+		}
+		return err
+	})
+	f.k.expectSame(f.server)
+	f.expectSameServices()
+	f.t.Logf("whole %s after %s", time.Since(began).Round(10*time.Millisecond), after)
+	for _, l := range f.loads {
+		l.sample(20)
+		if failed := l.failed(); len(failed) > 0 {
+			f.t.Fatalf("%s: requests of the %s fail: %s", after, l.name, failed[0])
+		}
+	}
+}
+
+// expectSameServices waits until the server has the addresses of the slices in the cluster.
+func (f *faultyCluster) expectSameServices() {
+	f.t.Helper()
+	eventually(f.t, "the endpoints are those of the cluster", func() error {
+		_, _, text, err := f.k.api.do(f.t.Context(), "GET", "/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices", "", nil)
+		if err != nil {
+			return err
+		}
+		var there discoveryv1.EndpointSliceList
+		if err := json.Unmarshal([]byte(text), &there); err != nil {
+			return err
+		}
+		var here admin.ServiceList
+		if _, err := f.server.get(admin.ServicesPath+"?host="+faultyService, &here); err != nil {
+			return err
+		}
+		var want, got []string
+		for _, s := range there.Items {
+			for _, e := range s.Endpoints {
+				want = append(want, fmt.Sprint(e.Addresses[0], ":", *s.Ports[0].Port))
+			}
+		}
+		for _, s := range here.Items {
+			for _, e := range s.Endpoints {
+				for _, p := range e.Ports {
+					got = append(got, fmt.Sprint(e.Address, ":", p.Number))
+				}
+			}
+		}
+		slices.Sort(want)
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			return fmt.Errorf("%v, not %v", got, want)
+		}
+		return nil
+	})
+}
+
+// startWriting writes objects of all sorts until stop is called, whatever becomes of the writes.
+func (f *faultyCluster) startWriting() (stop func()) {
+	ctx, cancel := context.WithCancel(f.t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			_ = f.cluster.tryApply(fill(`
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: written-$slot, namespace: shop}
+spec: {hosts: [written-$slot.example], resolution: STATIC, ports: [{number: 80, name: http, protocol: HTTP}], endpoints: [{address: 10.0.0.1, ports: {http: $i}}]}
+`, "$slot", i%10, "$i", 1+i%60000))
+			_ = f.cluster.tryApply(fill(`
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: written, namespace: shop}
+spec: {hosts: [written-1.example], http: [{timeout: $is, route: [{destination: {host: written-1.example}}]}]}
+`, "$i", 1+i%60))
+		}
+	})
+	stop = func() {
+		cancel()
+		running.Wait()
+	}
+	f.t.Cleanup(stop)
+	return stop
+}
+
+// TestClusterFaults does harm to Kubernetes' own server and to the account. Meanwhile proxies keep
+// what they have, and both sources are named. Afterwards the server has what the cluster has.
+func TestClusterFaults(t *testing.T) {
+	needEnvoy(t)
+	needKubeAPIServer(t)
+	t.Parallel()
+	f := startFaultyCluster(t)
+	f.whole("the start")
+	f.expectEachRightNamed()
+
+	// An object that cannot be decoded stops nothing else.
+	const virtualServices = "/apis/networking.istio.io/v1/namespaces/shop/virtualservices"
+	f.k.must("POST", virtualServices, `{"apiVersion":"networking.istio.io/v1","kind":"VirtualService","metadata":{"name":"odd"},
+		"spec":{"hosts":["a..example"],"http":[{"route":[{"destination":{"host":"one.example"}}]}]}}`)
+	eventually(t, "the fault is shown", func() error {
+		if out := f.server.must("", "source", "describe", configSource); !strings.Contains(out, "virtualservice/shop/odd") || !strings.Contains(out, "spec.hosts[0]") {
+			return errors.New(out)
+		}
+		return nil
+	})
+	f.k.entry("beside")
+	f.k.expectSame(f.server)
+	f.k.must("DELETE", virtualServices+"/odd", "")
+
+	f.k.api.process.Pause()
+	f.loads[0].sample(300)
+	f.k.api.process.Resume()
+	f.k.entry("thawed")
+	f.whole("a freeze")
+
+	f.revoke()
+	f.reconnect()
+	f.named("the account may not")
+	f.k.entry("denied")
+	f.grant()
+	f.whole("rights that were taken away")
+
+	f.login(f.certificate(f.k.api.users.issue(-time.Hour, "follower")))
+	f.reconnect()
+	f.named("the cluster does not accept the credentials of the kubeconfig: renew them")
+	f.login(f.certificate(f.k.api.users.issue(time.Hour, "follower")))
+	f.whole("an expired certificate")
+
+	// The API server is killed under writes. When it is back, it has another token for the account,
+	// and knows nothing of the versions that the watches had.
+	f.login("{token: " + followerToken + "}")
+	f.reconnect()
+	f.whole("a new token")
+	stop := f.startWriting()
+	f.wire.set(true)
+	before := f.k.get("/apis/networking.istio.io/v1/namespaces/shop/serviceentries/entry").GetResourceVersion()
+	f.k.entry("unseen")
+	f.k.api.process.Kill()
+	f.named("")
+	f.rotate("rotated")
+	f.k.api.start(t)
+	if _, _, text, err := f.k.api.do(t.Context(), "GET", fmt.Sprintf("/apis/networking.istio.io/v1/serviceentries?watch=1&timeoutSeconds=1&resourceVersion=%s", before), "", nil); err != nil || !strings.Contains(text, "too old resource version") {
+		t.Errorf("a watch from before the restart has not expired: %s %v", text, err)
+	}
+	f.wire.set(false)
+	f.named("the cluster does not accept the credentials of the kubeconfig: renew them")
+	f.login("{token: rotated}")
+	stop()
+	f.whole("a restart, with another token")
+	for _, l := range f.loads {
+		l.expectUnharmed()
+	}
+}
+
+// rotate replaces the token of the account, which the API server reads at its start.
+func (f *faultyCluster) rotate(token string) {
+	f.t.Helper()
+	text, err := os.ReadFile(f.k.api.tokens)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if err := os.WriteFile(f.k.api.tokens, []byte(strings.Replace(string(text), followerToken, token, 1)), 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// TestSoakClusterFaults is what takes long: an API server that gives no answer for more than a
+// minute, and one that has 100 MB of objects.
+func TestSoakClusterFaults(t *testing.T) {
+	if longtest.Soak(t) == 0 {
+		t.Skip("it takes minutes")
+	}
+	needEnvoy(t)
+	needKubeAPIServer(t)
+	f := startFaultyCluster(t)
+	f.whole("the start")
+
+	f.k.api.process.Pause()
+	for began := time.Now(); time.Since(began) < 75*time.Second; {
+		f.loads[0].sample(500)
+	}
+	f.named("")
+	f.k.api.process.Resume()
+	f.k.entry("thawed")
+	f.whole("75 s without an answer")
+
+	const objects, size = 500, 200 << 10
+	var running sync.WaitGroup
+	next := make(chan int)
+	for range 4 {
+		running.Go(func() {
+			for i := range next {
+				object, err := json.Marshal(largeVirtualService(i, size))
+				if err == nil {
+					err = f.cluster.tryApply(string(object))
+				}
+				if err != nil {
+					t.Errorf("object %d: %v", i, err)
+				}
+			}
+		})
+	}
+	for i := range objects {
+		next <- i
+	}
+	close(next)
+	running.Wait()
+	held := func(after string) {
+		t.Helper()
+		eventually(t, "all objects are here after "+after, func() error {
+			if got := strings.Count(f.server.must("", "get", "vs", "-n", "shop", "-o", "name"), "/large-"); got != objects {
+				return fmt.Errorf("%d", got)
+			}
+			return nil
+		})
+	}
+	held("the writes")
+	f.k.api.process.Kill()
+	f.named("")
+	f.k.api.start(t)
+	f.whole("a restart with 100 MB")
+	held("a restart")
+	for _, l := range f.loads {
+		l.expectUnharmed()
+	}
+}
+
+// largeVirtualService is a VirtualService with so many routes that it has about a number of bytes.
+func largeVirtualService(number, size int) map[string]any {
+	host := fmt.Sprintf("large-%d.example", number)
+	var routes []any
+	for n := range size / 200 {
+		routes = append(routes, map[string]any{
+			"match": []any{map[string]any{"uri": map[string]any{"prefix": fmt.Sprintf("/%05d/%s", n, strings.Repeat("x", 80))}}},
+			"route": []any{map[string]any{"destination": map[string]any{"host": host}}},
+		})
+	}
+	return map[string]any{
+		"apiVersion": "networking.istio.io/v1", "kind": "VirtualService",
+		"metadata": map[string]any{"name": fmt.Sprintf("large-%d", number), "namespace": "shop"},
+		"spec":     map[string]any{"hosts": []any{host}, "http": routes},
+	}
+}

@@ -1,0 +1,82 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// clusterPages are the pages of docs/tasks that need a cluster.
+var clusterPages = []string{servicesPage, "move-from-istio.md"}
+
+// TestClusterPages runs the commands of the pages that need a cluster, with Kubernetes' own server and
+// real rights. What a cluster makes of a Deployment is there from the start: a pod, and its slice.
+func TestClusterPages(t *testing.T) {
+	path := needKubeAPIServer(t)
+	t.Parallel()
+	s := newShell(t)
+	s.dir = t.TempDir()
+	api := startKubeAPIServer(t, path, withRBAC)
+	c := newTestCluster(t, api)
+	s.n.ip("address", "add", "10.1.0.1/24", "dev", "lo")
+	pod := serveUpstream(t, "pod", s.n.listen("10.1.0.1:8080"))
+	c.apply(`{apiVersion: v1, kind: Service, metadata: {name: web, namespace: shop}, spec: {selector: {app: web}, ports: [{name: http, port: 8000}]}}`)
+	c.runs("shop", "pod", "10.1.0.1", "web")
+	c.serves("shop", "web", pod, "10.1.0.1", podReady)
+	c.apply(`
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: web, namespace: shop}
+spec: {hosts: [web], http: [{route: [{destination: {host: web}}], timeout: 5s}]}
+`)
+	// The cluster is outside of the network in which the commands run.
+	passOn(t, s.n.listen("127.0.0.1:6443"), func(ctx context.Context) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "tcp", strings.TrimPrefix(api.url, "https://"))
+	})
+	tools, err := filepath.Abs(filepath.Dir(c.kubectl.path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.env = append(s.env, "KUBECONFIG="+kubeconfig(t, `server: "https://127.0.0.1:6443", certificate-authority: "`+api.ca+`"`, "{token: "+api.token+"}"),
+		strings.Replace(s.env[0], "PATH=", "PATH="+tools+":", 1), "HOME="+s.tmp)
+
+	const call = "curl -sSf --retry 9 --retry-delay 1 --retry-connrefused -H 'Host: web.shop.svc.cluster.local' http://127.0.0.1:8000/"
+	answered := func(out map[string]string) {
+		t.Helper()
+		if !strings.Contains(out[call], `"Upstream":"pod"`) {
+			t.Errorf("the pod has not answered: %q", out[call])
+		}
+	}
+	answered(s.run(fences(t, "docs/tasks/"+servicesPage)...))
+	for host, address := range map[string]string{"web.shop.svc.cluster.local": " 10.0.0.7 ", "shop.example.com": " 10.1.0.1 "} {
+		eventually(t, host+" has "+address, func() error {
+			out, err := s.try("portolan describe service " + host)
+			if err == nil && !strings.Contains(out, address) {
+				err = fmt.Errorf("it has %s", out)
+			}
+			return err
+		})
+	}
+	s.stop("envoy")
+	s.stop("portolan")
+
+	k := &kubeCluster{t, api}
+	k.must("POST", rbacPath+"clusterroles", clusterRole(t, "read-objects-of-a-cluster.md"))
+	s.run("kubectl create clusterrolebinding portolan --clusterrole portolan --serviceaccount kube-system:portolan\n")
+	blocks := fences(t, "docs/tasks/move-from-istio.md")
+	last := len(blocks) - 1
+	out := s.run(blocks[:last]...)
+	answered(out)
+	if text := out["cat cluster.txt"]; !strings.Contains(text, "virtualservice/shop/web") {
+		t.Errorf("the explanation does not name the VirtualService: %s", text)
+	}
+	s.stop("portolan")
+	out = s.run(blocks[last])
+	answered(out)
+	if text := out["portolan source list"]; strings.Contains(text, "kube://") || !strings.Contains(text, "services/east") {
+		t.Errorf("the sources are\n%s", text)
+	}
+}
