@@ -2,11 +2,14 @@ package verdict_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/storage/secret"
 	"github.com/portolan-mesh/portolan/storage/status"
 	"github.com/portolan-mesh/portolan/xds/verdict"
@@ -90,4 +93,46 @@ func TestIngresses(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestIngressAddresses: an Ingress is served at the addresses of the connected gateways with the labels,
+// or at those that the mesh's service has outside.
+func TestIngressAddresses(t *testing.T) {
+	t.Parallel()
+	const (
+		class   = "apiVersion: networking.k8s.io/v1\nkind: IngressClass\nmetadata: {name: istio}\nspec: {controller: istio.io/ingress-controller}\n"
+		ingress = "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: a, namespace: default}\nspec: {ingressClassName: istio, defaultBackend: {service: {name: web, port: {number: 80}}}}\n"
+	)
+	gateway := func(address, labels, replica string) *status.Proxy {
+		p := router(map[string]string{"istio": labels})
+		p.Node, p.Namespace, p.Addresses, p.Replica = "router~"+address+"~gw-"+address+".istio-system~x", "istio-system", []string{address, "10.9.9.9"}, replica
+		return p
+	}
+	w := xdstest.NewWorld(t)
+	w.Apply(class, ingress)
+	key := config.Key{Kind: schema.Ingress, Namespace: "default", Name: "a"}
+	var x *index.Index
+	expect := func(want []string, known ...*status.Proxy) {
+		t.Helper()
+		last := x
+		x = x.Next(verdict.Facts{Mesh: w.Context(), Proxies: proxies(known...)})
+		if got := x.Addresses(key); !slices.Equal(got, want) {
+			t.Errorf("the addresses are %q, want %q", got, want)
+		}
+		if fresh := (*index.Index)(nil).Next(verdict.Facts{Mesh: w.Context(), Proxies: proxies(known...)}); !slices.Equal(fresh.Addresses(key), want) {
+			t.Errorf("from nothing they are %q, want %q", fresh.Addresses(key), want)
+		}
+		moved := slices.Collect(index.Moved(last, x))
+		if differ := !slices.Equal(last.Addresses(key), want); differ != slices.Equal(moved, []string{key.Path()}) {
+			t.Errorf("moved are %q", moved)
+		}
+	}
+	expect(nil)
+	first, second := gateway("10.0.0.9", "ingressgateway", "r"), gateway("10.0.0.10", "ingressgateway", "r")
+	expect([]string{"10.0.0.10", "10.0.0.9"}, first, second)
+	expect([]string{"10.0.0.9"}, first, gateway("10.0.0.10", "ingressgateway", ""), gateway("10.0.0.11", "other", "r"))
+	w.Apply(strings.Replace(class, "istio.io/ingress-controller", "example.com/other", 1))
+	expect(nil, first)
+	w.Apply(class)
+	expect([]string{"10.0.0.9"}, first)
 }
