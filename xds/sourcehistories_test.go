@@ -33,23 +33,23 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// sources are a store, a directory and two clusters.
-type sources struct {
+// places are a store, a directory and two clusters.
+type places struct {
 	t        testing.TB
 	store    *memory.Store
 	dir      string
 	clusters map[string]*clusterAPI
 }
 
-func newSources(t testing.TB) *sources {
-	return &sources{
+func newPlaces(t testing.TB) *places {
+	return &places{
 		t: t, store: memory.New(schema.Pilot(), memory.Options{Domain: "cluster.local"}), dir: t.TempDir(),
 		clusters: map[string]*clusterAPI{"east": newClusterAPI(t), "west": newClusterAPI(t)},
 	}
 }
 
 // step writes or deletes a random object in one of the sources.
-func (s *sources) step(draw *rand.Rand) {
+func (s *places) step(draw *rand.Rand) {
 	s.t.Helper()
 	gone := draw.IntN(4) == 0
 	name := []string{"east", "west", "store", "files"}[draw.IntN(4)]
@@ -83,7 +83,7 @@ func (s *sources) step(draw *rand.Rand) {
 	}
 }
 
-func (s *sources) check(err error) {
+func (s *places) check(err error) {
 	s.t.Helper()
 	if err != nil {
 		s.t.Fatal(err)
@@ -138,14 +138,14 @@ func drawnOfCluster(draw *rand.Rand) document {
 	return drawnOfAny(draw)
 }
 
-// replica is a server of the sources.
-type replica struct {
+// follower is a server of all places.
+type follower struct {
 	xds    *xds.DiscoveryServer
 	synced func() bool
 }
 
-// replica runs a server.
-func (s *sources) replica() *replica {
+// serve runs a server.
+func (s *places) serve() *follower {
 	s.t.Helper()
 	worker, logger := cache.NewWorker(), slog.New(slog.DiscardHandler)
 	stored := cachememory.New(s.store, cachememory.Options{Worker: cache.NewWorker()})
@@ -190,7 +190,7 @@ func (s *sources) replica() *replica {
 		cancel()
 		running.Wait()
 	})
-	return &replica{server, func() bool {
+	return &follower{server, func() bool {
 		return server.Context() != nil && configs.HasSynced() && registry.HasSynced() && !slices.ContainsFunc(confirmed, func(of func() bool) bool { return !of() })
 	}}
 }
@@ -218,8 +218,8 @@ func TestHistoriesOfSources(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(longtest.Histories(3, 200)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			draw, s := rand.New(rand.NewPCG(seed, 40)), newSources(t)
-			followers := []*replica{s.replica(), s.replica()}
+			draw, s := rand.New(rand.NewPCG(seed, 40)), newPlaces(t)
+			followers := []*follower{s.serve(), s.serve()}
 			for _, one := range followers {
 				xdstest.Eventually(t, "the server is synced", one.synced)
 			}
@@ -232,7 +232,7 @@ func TestHistoriesOfSources(t *testing.T) {
 					}
 				}
 			}
-			fresh := s.replica()
+			fresh := s.serve()
 			xdstest.Eventually(t, "the new server is synced", fresh.synced)
 			var diff string
 			defer func() {
