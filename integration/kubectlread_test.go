@@ -38,7 +38,7 @@ func TestKubectlReads(t *testing.T) {
 	for line, want := range map[string][]string{
 		"get vs":                          {row("NAME", "GATEWAYS", "HOSTS", "AGE"), row("a", "mesh", `a\.shop`, age), row("c", "mesh", `c\.shop`, age)},
 		"get vs a":                        {row("a", "mesh", `a\.shop`, age)},
-		"get vs -o wide":                  {row("NAME", "GATEWAYS", "HOSTS", "AGE", "REV", "PROGRAMMED", "ISSUES", "ROUTES", "EXPORT-TO"), `(?m)^a .* http=1`},
+		"get vs -o wide":                  {row("NAME", "GATEWAYS", "HOSTS", "AGE", "REV", "PROGRAMMED", "ISSUES", "SOURCE", "ROUTES", "EXPORT-TO"), `(?m)^a .* http=1`},
 		"get vs,dr":                       {row("NAME", "GATEWAYS", "HOSTS", "AGE"), row("NAME", "HOST", "AGE"), row(`destinationrule\.networking\.istio\.io/web`, `web\.shop`, age)},
 		"get vs --chunk-size=2":           {row("a", ".*"), row("b", ".*"), row("c", ".*")},
 		"get vs --show-labels":            {row("a", ".*", "app=web"), row("c", ".*", "<none>")},

@@ -42,6 +42,17 @@ metadata: {name: slow, namespace: shop}
 spec: {configPatches: [{applyTo: CLUSTER, match: {cluster: {service: reviews.shop.example}}, patch: {operation: MERGE, value: {connect_timeout: 7s}}}]}
 `
 
+const doorway = `apiVersion: networking.k8s.io/v1
+kind: IngressClass
+metadata: {name: istio}
+spec: {controller: istio.io/ingress-controller}
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: web, namespace: shop}
+spec: {ingressClassName: istio, rules: [{host: web.example, http: {paths: [{pathType: Prefix, path: /, backend: {service: {name: reviews, port: {number: 9080}}}}]}}]}
+`
+
 // TestRefusedResourcesNameTheirObjects: resources without metadata, such as listeners, name
 // the objects that they were built from. Resources with many origins name only those that
 // the rejection can be about.
@@ -49,6 +60,7 @@ func TestRefusedResourcesNameTheirObjects(t *testing.T) {
 	t.Parallel()
 	tcp := strings.Replace(service("db", 5432, "10.1.0.9"), "protocol: HTTP", "protocol: TCP", 1)
 	gw := xdstest.NewNode("router", "10.0.0.9", "gw", "shop", map[string]string{"app": "gw"})
+	door := xdstest.NewNode("router", "10.0.0.9", "door", "istio-system", map[string]string{"istio": "ingressgateway"})
 	for _, c := range []struct {
 		name    string
 		node    *corev3.Node
@@ -77,6 +89,10 @@ func TestRefusedResourcesNameTheirObjects(t *testing.T) {
 			"", "no good", []string{"envoyfilter/shop/slow", "serviceentry/shop/reviews"}},
 		{"endpoints", node("10.0.0.1"), service("reviews", 9080, "10.1.0.1"), service("reviews", 9080, "10.1.0.2"), xdstest.EndpointType,
 			[]string{"outbound|9080||reviews.shop.example"}, "", "malformed IP address", []string{"serviceentry/shop/reviews"}},
+		{"the listener of an Ingress", door, service("reviews", 9080, "10.1.0.1"), doorway, xdstest.ListenerType, nil,
+			"", "no good", []string{"ingress/shop/web"}},
+		{"the routes of an Ingress", door, service("reviews", 9080, "10.1.0.1") + "---\n" + doorway, strings.ReplaceAll(doorway, "path: /", "path: /a"), xdstest.RouteType,
+			[]string{"http.80"}, "", "no good", []string{"ingress/shop/web"}},
 		{"one of the routes of a table", node("10.0.0.1"),
 			strings.Join([]string{service("reviews", 9080, "10.1.0.1"), service("ratings", 9080, "10.1.0.2"), route("reviews", "reviews"), route("ratings", "ratings")}, "---\n"),
 			route("ratings", "reviews"), xdstest.RouteType, []string{"9080"}, "", "no good", []string{"virtualservice/shop/ratings"}},

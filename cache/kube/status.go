@@ -21,7 +21,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/status"
 )
 
-// FieldManager is the manager of the conditions that StatusWriter writes.
+// FieldManager is the manager of what StatusWriter writes.
 const FieldManager = "portolan"
 
 const (
@@ -35,9 +35,9 @@ const (
 	writeTimeout = 10 * time.Second
 )
 
-// StatusWriter writes conditions of the objects of a cluster into their statuses there, by
-// server-side apply. It writes an object only if its conditions differ, and leaves those of
-// other managers alone. One server at a time runs one.
+// StatusWriter writes conditions of the objects of a cluster into their statuses there, and the
+// addresses of its Ingresses, by server-side apply. It writes an object only if they differ, and
+// leaves those of other managers alone. One server at a time runs one.
 type StatusWriter struct {
 	Cache *Cache
 	// Source is the Meta.Source of the objects of the Cache.
@@ -142,13 +142,12 @@ func (w *StatusWriter) write(ctx context.Context, path string) (wrote bool, err 
 		return false, nil
 	}
 	object := w.seen.Get(key)
-	conditions := w.conditionsOf(key, object)
-	if conditions == nil {
+	want := w.wanted(key, object)
+	if want == nil {
 		delete(w.written, path)
 		return false, nil
 	}
-	want := textsOf(conditions)
-	if maps.Equal(w.written[path], want) {
+	if maps.Equal(w.written[path], want.texts) {
 		return false, nil
 	}
 	resource, ok := w.Cache.resourceOf(key.Kind)
@@ -169,8 +168,8 @@ func (w *StatusWriter) write(ctx context.Context, path string) (wrote bool, err 
 	case object != nil && string(there.GetUID()) != object.UID:
 		return false, nil // the new object will be seen
 	}
-	if !contains(there, want) {
-		err := apply(ctx, client, there, conditions)
+	if !want.held(there) {
+		err := apply(ctx, client, there, want.status)
 		if apierrors.IsForbidden(err) {
 			err = fmt.Errorf("the account may not patch %s/status: grant it the verb patch", resource.GroupResource())
 		}
@@ -178,16 +177,42 @@ func (w *StatusWriter) write(ctx context.Context, path string) (wrote bool, err 
 			return true, fmt.Errorf("write the status of %s: %w", key, err)
 		}
 	}
-	w.written[path] = want
+	w.written[path] = want.texts
 	return true, nil
 }
 
-// conditionsOf returns the conditions of an object; nil if there is nothing to say, as of an
-// object of another source. The status of an Ingress has no conditions in Kubernetes.
-func (w *StatusWriter) conditionsOf(key config.Key, object *config.Config) []status.Condition {
+// wanted is what the writer wants in the status of an object.
+type wanted struct {
+	// texts is what counts of it, by what it is about.
+	texts  map[string]string
+	status map[string]any
+	// held says whether an object in the cluster has it.
+	held func(there *unstructured.Unstructured) bool
+}
+
+// wanted returns nil if there is nothing to say, as of an object of another source. The status of an
+// Ingress has no conditions in Kubernetes, but the addresses at which it is served.
+func (w *StatusWriter) wanted(key config.Key, object *config.Config) *wanted {
 	if key.Kind.Group == schema.Ingress.Group {
+		if object == nil || object.Source != w.Source || key.Kind.Kind != schema.Ingress.Kind {
+			return nil
+		}
+		report := w.seen.Statuses().Value(key.Path())
+		if !report.Of(object.UID) {
+			return nil
+		}
+		return addressesOf(report)
+	}
+	conditions := w.conditionsOf(key, object)
+	if conditions == nil {
 		return nil
 	}
+	texts := textsOf(conditions)
+	return &wanted{texts, conditionsIn(conditions), func(there *unstructured.Unstructured) bool { return contains(there, texts) }}
+}
+
+// conditionsOf returns the conditions of an object; nil if there is nothing to say.
+func (w *StatusWriter) conditionsOf(key config.Key, object *config.Config) []status.Condition {
 	if p, ok := w.faulty[key.String()]; ok {
 		message := p.Message
 		if p.Serving {
@@ -231,8 +256,8 @@ func contains(there *unstructured.Unstructured, want map[string]string) bool {
 	return found == len(want)
 }
 
-// apply applies conditions to an object in a cluster.
-func apply(ctx context.Context, client dynamic.ResourceInterface, there *unstructured.Unstructured, conditions []status.Condition) error {
+// conditionsIn returns conditions as a status has them.
+func conditionsIn(conditions []status.Condition) map[string]any {
 	var list []any
 	for _, c := range conditions {
 		one := map[string]any{"type": c.Type, "status": c.Status, "reason": c.Reason, "message": c.Message}
@@ -241,10 +266,18 @@ func apply(ctx context.Context, client dynamic.ResourceInterface, there *unstruc
 		}
 		list = append(list, one)
 	}
+	return map[string]any{"conditions": list}
+}
+
+// apply applies a status to an object in a cluster.
+func apply(ctx context.Context, client dynamic.ResourceInterface, there *unstructured.Unstructured, status map[string]any) error {
+	if _, conditions := status["conditions"]; conditions {
+		status["observedGeneration"] = there.GetGeneration()
+	}
 	object := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": there.GetAPIVersion(), "kind": there.GetKind(),
 		"metadata": map[string]any{"name": there.GetName(), "namespace": there.GetNamespace(), "uid": string(there.GetUID())},
-		"status":   map[string]any{"conditions": list, "observedGeneration": there.GetGeneration()},
+		"status":   status,
 	}}
 	_, err := client.ApplyStatus(ctx, there.GetName(), object, metav1.ApplyOptions{FieldManager: FieldManager})
 	if apierrors.IsNotFound(err) {

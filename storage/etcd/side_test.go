@@ -21,7 +21,7 @@ func TestSideValues(t *testing.T) {
 	at := time.Unix(1234, 5678).UTC()
 	report := &status.Report{
 		Key: config.Key{Kind: schema.VirtualService, Namespace: "shop", Name: "reviews"}, UID: "u", Object: 7, Generation: 2,
-		Conditions: []status.Condition{{Type: status.Accepted, Status: status.True, Reason: "R", Message: "m", Since: at}}, Revision: 9,
+		Conditions: []status.Condition{{Type: status.Accepted, Status: status.True, Reason: "R", Message: "m", Since: at}}, Addresses: []string{"10.0.0.1", "a.example"}, Revision: 9,
 	}
 	use := &status.Use{Replica: "host:1/a b", Part: 7, Objects: []uint64{1, 1 << 63}}
 	replica := &status.Replica{ID: "host:1/a b", API: "127.0.0.1:15081", Proxies: 3, ReportsUse: true, Changes: []status.Change{{From: 1, To: 4, Alone: status.Count{Accepted: 1, Waiting: 2}, All: status.Count{Rejected: 3}}},

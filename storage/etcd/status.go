@@ -50,6 +50,7 @@ func EncodeStatus(r *status.Report) ([]byte, error) {
 	out := &envelope.Status{
 		Group: r.Key.Kind.Group, Kind: r.Key.Kind.Kind, Namespace: r.Key.Namespace, Name: r.Key.Name,
 		Uid: r.UID, Revision: r.Object, Generation: r.Generation, Version: r.Version,
+		Addresses: r.Addresses,
 	}
 	for _, c := range r.Conditions {
 		out.Conditions = append(out.Conditions, &envelope.Condition{
@@ -69,7 +70,7 @@ func DecodeStatus(kv *mvccpb.KeyValue, schemas schema.Set) (*status.Report, erro
 	}
 	out := &status.Report{
 		Key: key, UID: value.Uid, Object: value.Revision, Generation: value.Generation, Version: value.Version,
-		Revision: kv.ModRevision,
+		Addresses: value.Addresses, Revision: kv.ModRevision,
 	}
 	for _, c := range value.Conditions {
 		out.Conditions = append(out.Conditions, status.Condition{

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema/ingressstatus"
 )
 
 // NewStatus returns an empty status as servers show it on the objects of a kind: a message, or a
@@ -14,6 +15,8 @@ func NewStatus(kind config.GroupVersionKind) any {
 	switch {
 	case kind.Group == ServiceEntry.Group && kind.Kind == ServiceEntry.Kind:
 		return &networking.ServiceEntryStatus{}
+	case kind.Group == Ingress.Group && kind.Kind == Ingress.Kind:
+		return &ingressstatus.IngressStatus{}
 	case kind.Group == Namespace.Group && kind.Kind == Namespace.Kind:
 		return &corev1.NamespaceStatus{}
 	case sideKinds.Kind(kind) != nil:

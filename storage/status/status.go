@@ -64,6 +64,8 @@ type Report struct {
 	// the store, which has no revision; else empty.
 	Version    string
 	Conditions []Condition
+	// Addresses are the addresses and host names at which gateways serve an Ingress, in order.
+	Addresses []string
 	// Revision is the revision of the store at which the report was written.
 	Revision int64
 	// Clients are the conditions that clients set, nil for none.

@@ -22,7 +22,9 @@ type ServiceName struct {
 	Namespace string `json:"namespace"`
 	// Registries are those that have the service, each once; the first one's definition counts.
 	Registries []string `json:"registries"`
-	Ports      []Port   `json:"ports"`
+	// Clusters are the clusters that have the service.
+	Clusters []string `json:"clusters,omitempty"`
+	Ports    []Port   `json:"ports"`
 	// Endpoints counts the endpoints of all registries, and Healthy the healthy ones. An
 	// endpoint with several ports counts once.
 	Endpoints int `json:"endpoints"`
@@ -30,7 +32,7 @@ type ServiceName struct {
 }
 
 // namesOf lists the services of a namespace, or all if it is empty. Its cost follows the mesh.
-func namesOf(p *mesh.PushContext, namespace string) ServiceNames {
+func namesOf(p *mesh.PushContext, namespace string, registries Registries) ServiceNames {
 	out := ServiceNames{
 		TypeMeta: metav1.TypeMeta{APIVersion: "portolan.io/v1", Kind: "ServiceNames"},
 		Revision: p.Revision(), Items: []ServiceName{},
@@ -44,6 +46,9 @@ func namesOf(p *mesh.PushContext, namespace string) ServiceNames {
 			for _, of := range s.Services {
 				if name := string(of.Attributes.Provider); !slices.Contains(one.Registries, name) {
 					one.Registries = append(one.Registries, name)
+				}
+				if registries.Clusters != nil {
+					one.Clusters = append(one.Clusters, registries.Clusters(of)...)
 				}
 			}
 			for _, e := range grouped(p, s) {

@@ -130,8 +130,10 @@ type Subset struct {
 // implements it.
 type Source interface{ Context() *mesh.PushContext }
 
-// Registries tell of services that no object defines. Both functions may be nil.
+// Registries tell of services that no object defines. The functions may be nil.
 type Registries struct {
+	// Clusters returns the clusters that have a service; none for one of another registry.
+	Clusters func(*discovery.Service) []string
 	// Places returns where a service is defined, if not by an object.
 	Places func(*discovery.Service) []string
 	// Findings returns what is odd about the endpoints of a service that no object defines.
@@ -147,7 +149,7 @@ func Services(server Source, of Registries) func(*http.Request) (any, error) {
 			return nil, refusal.Unavailable("the server has not read its configuration yet: try again in a moment")
 		}
 		if name == "" {
-			return namesOf(push, namespace), nil
+			return namesOf(push, namespace, of), nil
 		}
 		list := describe(push, host.Name(name), namespace)
 		if row := push.Host(host.Name(name)); row != nil {

@@ -78,6 +78,8 @@ type Request struct {
 type Route struct {
 	Name   string `json:"name"`
 	Object string `json:"object,omitempty"`
+	// Source is the source that the object comes from; empty for the store.
+	Source string `json:"source,omitempty"`
 	Field  string `json:"field,omitempty"`
 	// Root is the VirtualService that delegates to the object, and RootField the route in it;
 	// empty if the route is not of a delegate.

@@ -43,10 +43,13 @@ func (e *explainer) route(p *simulate.Proxy, result simulate.Result) *Route {
 		}
 	}
 	if vs := e.virtualService(result.Action); vs != nil {
-		out.Object = vs.Key().String()
+		out.Object, out.Source = vs.Key().String(), vs.Config.Source
 		if place, ok := e.placeOf(vs, result.Action); ok && vs.Derived != nil {
 			from := vs.Derived.Routes[place.Block]
 			out.Object, out.Field = from.Ingress.String(), from.Field
+			if written := e.push.Inputs().Configs.Get(from.Ingress); written != nil {
+				out.Source = written.Source
+			}
 		} else if ok {
 			e.writtenAt(out, vs, place, result.Action)
 		}
@@ -87,6 +90,7 @@ func (e *explainer) writtenAt(out *Route, vs *routing.VirtualService, place virt
 	out.Field = at(origin.Of, origin.Block, match.Of, "")
 	if origin.Of.IsDelegate() {
 		out.Root, out.Object = out.Object, origin.Of.Config.Key().String()
+		out.Source = origin.Of.Config.Source
 		out.RootField = at(vs, origin.Root, match.Root, out.Root+" ")
 	}
 }

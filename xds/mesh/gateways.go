@@ -19,8 +19,7 @@ func (t gateways) follow(from, to *PushContext) {
 	eachClaimant(from, to, gatewayPath, func(c pmap.Change[*config.Config]) {
 		var g *routing.Gateway
 		if c.HasNew {
-			g = routing.NewGateway(c.New, to.refused(c.New))
-			g.Derived = to.Derived(c.Key)
+			g = routing.NewGateway(c.New, to.refused(c.New), to.Derived(c.Key))
 		}
 		t.put(to, c.Key, g, c.HasNew)
 	})

@@ -27,6 +27,8 @@ const (
 type evidence struct {
 	facts    *statuses.Reports
 	verdicts []verdict.Verdict
+	// addresses are those at which gateways serve an Ingress.
+	addresses []string
 	// used says that a resource which a connected proxy should have is made of the object,
 	// or was until a moment ago.
 	used bool
@@ -37,7 +39,7 @@ type evidence struct {
 func makeReport(object *config.Config, stored *status.Report, e evidence, now time.Time) (report *status.Report, settled bool) {
 	facts := e.facts
 	revision, seen := int64(0), status.SeenIn(object.Source)
-	report = &status.Report{Key: object.Key(), UID: object.UID, Generation: object.Generation}
+	report = &status.Report{Key: object.Key(), UID: object.UID, Generation: object.Generation, Addresses: e.addresses}
 	var count status.Count
 	behind, did := 0, "proxies concerned have acknowledged it"
 	if object.Source != "" {
@@ -257,10 +259,11 @@ func sameWrite(report, stored *status.Report) bool {
 }
 
 func sameContent(report, stored *status.Report) bool {
-	return sameWrite(report, stored) && stored.Generation == report.Generation && slices.Equal(report.Conditions, stored.Conditions)
+	return sameWrite(report, stored) && stored.Generation == report.Generation && slices.Equal(report.Conditions, stored.Conditions) &&
+		slices.Equal(report.Addresses, stored.Addresses)
 }
 
-// isJudgedAnew says whether a report differs from the stored one in its verdicts alone.
+// isJudgedAnew says whether a report differs from the stored one in its verdicts and addresses alone.
 func isJudgedAnew(report, stored *status.Report) bool {
 	others := func(r *status.Report) []status.Condition {
 		return slices.DeleteFunc(slices.Clone(r.Conditions), isOfVerdicts)

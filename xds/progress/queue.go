@@ -89,6 +89,11 @@ func (t *statusQueue) follow(in *inputs, now time.Time) {
 			p.judged = now
 		}
 	}
+	for path := range index.Moved(last.verdicts, in.verdicts) {
+		if p := t.add(path, now); p != nil {
+			p.judged = now
+		}
+	}
 	maps.DeleteFunc(t.judged, func(_ string, at time.Time) bool { return now.Sub(at) >= calmTime })
 
 	ids := in.changedSince(last)
@@ -150,11 +155,11 @@ func (in *inputs) changedSince(last *inputs) map[uint64]bool {
 
 // maySkipWrite says whether the stored status of an object may still be true if the object has
 // no verdicts: it is final, it fits whether the object is used, and it has no condition of
-// verdicts.
+// verdicts and no addresses.
 func maySkipWrite(stored *status.Report, object *config.Config, used bool) bool {
 	before := programmedBefore(stored, object)
 	final := before.Status == status.True || before.Reason == reasonNoProxies
-	return final && used == (before.Status == status.True) && !slices.ContainsFunc(stored.Conditions, isOfVerdicts)
+	return final && used == (before.Status == status.True) && len(stored.Addresses) == 0 && !slices.ContainsFunc(stored.Conditions, isOfVerdicts)
 }
 
 // due returns the writes that are due now, at most maxWrites, oldest change first.
@@ -179,7 +184,7 @@ func (t *statusQueue) due(now time.Time) []status.Write {
 			continue
 		}
 		used, left := t.uses(p, object, stored, now)
-		report, settled := makeReport(object, stored, evidence{in.facts, in.verdicts.Of(object.Key()), used || left}, now)
+		report, settled := makeReport(object, stored, evidence{in.facts, in.verdicts.Of(object.Key()), in.verdicts.Addresses(object.Key()), used || left}, now)
 		judged := isJudgedAnew(report, stored)
 		switch {
 		case sameContent(report, stored):

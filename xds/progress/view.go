@@ -38,9 +38,9 @@ func (v *View) Report(object *config.Config, stored *status.Report, verdicts []v
 	for part, ids := range v.Server.UsedObjects() {
 		used.parts[part] = append(used.parts[part], ids)
 	}
-	report, _ := makeReport(object, stored, evidence{&facts, verdicts, used.has(status.ObjectID(object.Key()))}, time.Time{}) // nobody knows since when
+	report, _ := makeReport(object, stored, evidence{facts: &facts, verdicts: verdicts, used: used.has(status.ObjectID(object.Key()))}, time.Time{}) // nobody knows since when
 	if stored.Of(object.UID) {
-		report.Revision = stored.Revision
+		report.Revision, report.Addresses = stored.Revision, stored.Addresses
 	}
 	return report
 }

@@ -29,6 +29,8 @@ type looker struct {
 	judged *index.Index
 	now    time.Time
 	writes int // of all looks
+	// proxies are the known ones.
+	proxies pmap.Map[*status.Proxy]
 }
 
 func newLooker(t *testing.T) *looker {
@@ -41,7 +43,7 @@ func (l *looker) look(facts *statuses.Reports) int {
 	l.now = l.now.Add(time.Second)
 	at := l.stored.snapshot()
 	l.mesh = l.mesh.Next(mesh.Inputs{Configs: at})
-	l.judged = l.judged.Next(verdict.Facts{Mesh: l.mesh})
+	l.judged = l.judged.Next(verdict.Facts{Mesh: l.mesh, Proxies: l.proxies})
 	l.queue.follow(inputsOf(at, facts, l.judged), l.now)
 	writes := l.queue.due(l.now)
 	if len(writes) > maxWrites {

@@ -24,6 +24,8 @@ type Judge struct {
 	rows  map[Row]struct{}
 	views map[mesh.Class]*mesh.View
 	found []Verdict
+	// served are the addresses at which gateways serve the object.
+	served []string
 }
 
 // NewJudge returns a Judge of an object that already has the verdicts found.
@@ -40,6 +42,15 @@ func (j *Judge) Outcome() ([]Row, []Verdict) {
 	}
 	slices.SortFunc(j.found, compare)
 	return slices.Sorted(maps.Keys(j.rows)), slices.Compact(j.found)
+}
+
+// ServedAt says at which addresses and host names gateways serve the object, an Ingress.
+func (j *Judge) ServedAt(addresses []string) { j.served = addresses }
+
+// Addresses returns what ServedAt was told, sorted, each once.
+func (j *Judge) Addresses() []string {
+	slices.Sort(j.served)
+	return slices.Compact(j.served)
 }
 
 // Facts returns the facts that the object is judged by. Reading them records no row.

@@ -168,7 +168,7 @@ func (s *Server) Batch(ops []storage.Op) int64 {
 	ops = slices.Clone(ops)
 	for i := range ops {
 		if c := ops[i].Config; c != nil {
-			stored, err := s.Store.Get(context.Background(), c.GroupVersionKind, c.Namespace, c.Name)
+			stored, err := s.Store.Get(context.Background(), c.GroupVersionKind, c.Name, c.Namespace)
 			if err != nil && !errors.Is(err, storage.ErrNotFound) {
 				s.tb.Fatal(err)
 			}

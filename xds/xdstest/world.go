@@ -375,7 +375,13 @@ func (w *World) Class(n Node) mesh.Class { return w.push.ClassOf(n.Proxy(w.tb)) 
 // must include that of its parts.
 func (w *World) Build(n Node, generators ...generate.Generator) []*resource.Resource {
 	w.tb.Helper()
-	builder := generate.NewBuilder(w.push, n.Proxy(w.tb), generators)
+	return BuildAt(w.tb, w.push, n, generators...)
+}
+
+// BuildAt builds all resources of a node, as World.Build does, for a context.
+func BuildAt(tb testing.TB, push *mesh.PushContext, n Node, generators ...generate.Generator) []*resource.Resource {
+	tb.Helper()
+	builder := generate.NewBuilder(push, n.Proxy(tb), generators)
 	var out []*resource.Resource
 	seen := map[string]bool{}
 	for _, g := range generators {
@@ -385,7 +391,7 @@ func (w *World) Build(n Node, generators ...generate.Generator) []*resource.Reso
 		seen[g.TypeURL()] = true
 		all, err := builder.All(g.TypeURL())
 		if err != nil {
-			w.tb.Fatal(err)
+			tb.Fatal(err)
 		}
 		for _, built := range all {
 			out = append(out, built.Resource)
@@ -393,7 +399,7 @@ func (w *World) Build(n Node, generators ...generate.Generator) []*resource.Reso
 		if g.TypeURL() == resource.ListenerType {
 			filters, err := builder.Needed(resource.ExtensionType, all)
 			if err != nil {
-				w.tb.Fatal(err)
+				tb.Fatal(err)
 			}
 			for _, built := range filters {
 				out = append(out, built.Resource)

@@ -3,6 +3,7 @@ package ingress
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	networkingv1 "k8s.io/api/networking/v1"
 
@@ -76,6 +77,13 @@ func gatewayName(object *config.Config) string {
 // GatewayKey returns the key of the Gateway of an Ingress.
 func GatewayKey(object *config.Config, root string) config.Key {
 	return config.Key{Kind: schema.Gateway, Namespace: root, Name: gatewayName(object)}
+}
+
+// OfGateway returns the key of the Ingress whose Gateway would have a key; false if that is not the
+// name of a Gateway of an Ingress.
+func OfGateway(key config.Key, root string) (config.Key, bool) {
+	name, namespace, ok := strings.Cut(key.Name, "-"+suffix+"-")
+	return config.Key{Kind: schema.Ingress, Namespace: namespace, Name: name}, ok && key.Namespace == root
 }
 
 // Gateway derives the Gateway of an Ingress: a server of HTTP at port 80, and one of HTTPS at port

@@ -1,7 +1,9 @@
 package objects
 
 import (
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -57,6 +59,37 @@ func TestADeleteTellsWhichFileTakesThePlace(t *testing.T) {
 	a.Must(t, clitest.Entry("web", mine), "apply", "-f", "-")
 	clitest.Same(t, "deleted", a.Must(t, "", "delete", "se/web", "-n", "shop", "--yes"),
 		"serviceentry/shop/web  deleted  rev 3  the object of the source files, web.yaml takes its place\n")
+}
+
+// TestTablesSayWhereObjectsAreFrom: a table has the sources once an object is from elsewhere than the
+// store, and a wide one always.
+func TestTablesSayWhereObjectsAreFrom(t *testing.T) {
+	t.Parallel()
+	s, files := resttest.StartBeside(t, false)
+	a := line.On(s)
+	a.Must(t, clitest.Entry("mine", mine), "apply", "-f", "-")
+	if out := a.Must(t, "", "get", "se", "-A"); strings.Contains(out, "SOURCE") {
+		t.Errorf("all are of the store, and the table is\n%s", out)
+	}
+	if out := a.Must(t, "", "get", "se", "-A", "-o", "wide"); !strings.Contains(out, "SOURCE") || !strings.Contains(out, "store") {
+		t.Errorf("the wide table is\n%s", out)
+	}
+	files.Publish(t, "v1", clitest.Entry("web", mine))
+	a.Until(t, func(now *cache.Snapshot) bool { return now.Configs().Len() == 2 })
+	for _, form := range []string{"table", "wide"} {
+		out := a.Must(t, "", "get", "se", "-A", "-o", form)
+		cells := map[string]string{}
+		for _, row := range strings.Split(strings.TrimSpace(out), "\n")[1:] {
+			for _, source := range []string{"store", "files"} {
+				if words := strings.Fields(row); slices.Contains(words, source) {
+					cells[words[1]] += source
+				}
+			}
+		}
+		if !maps.Equal(cells, map[string]string{"mine": "store", "web": "files"}) {
+			t.Errorf("-o %s says %v:\n%s", form, cells, out)
+		}
+	}
 }
 
 // TestDescribeAnObjectOfAFile: such an object has a place in its source, no revision, and no

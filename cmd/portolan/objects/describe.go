@@ -116,12 +116,22 @@ func (e *environment) listServices(ctx context.Context, namespace, output string
 	rows := [][]string{{"HOST", "NAMESPACE", "REGISTRY", "PORTS", "HEALTHY"}}
 	for _, s := range list.Items {
 		rows = append(rows, []string{
-			s.Hostname, s.Namespace, cli.FormatList(s.Registries, true),
+			s.Hostname, s.Namespace, registriesOf(s),
 			cli.FormatList(cli.MapSlice(s.Ports, func(p admin.Port) string { return text.Port(uint32(p.Number), p.Protocol) }), false),
 			fmt.Sprintf("%d/%d", s.Healthy, s.Endpoints),
 		})
 	}
 	return cli.WriteTable(e.Stdout, rows)
+}
+
+// registriesOf formats the registries of a service, with its clusters.
+func registriesOf(s admin.ServiceName) string {
+	return cli.FormatList(cli.MapSlice(s.Registries, func(name string) string {
+		if name == string(discovery.Kubernetes) && len(s.Clusters) > 0 {
+			name += " (" + cli.FormatList(s.Clusters, true) + ")"
+		}
+		return name
+	}), true)
 }
 
 func (e *environment) printService(s admin.Service) error {

@@ -82,10 +82,12 @@ func TestDescribeServices(t *testing.T) {
 	var asked string
 	list := admin.ServiceNames{Items: []admin.ServiceName{
 		{Hostname: "reviews.shop.internal", Namespace: "shop", Registries: []string{"External", "File"}, Ports: []admin.Port{{Number: 80, Protocol: "HTTP"}}, Endpoints: 3, Healthy: 2},
+		{Hostname: "web.shop.svc.cluster.local", Namespace: "shop", Registries: []string{"Kubernetes"}, Clusters: []string{"east", "west"}, Endpoints: 1},
 	}}
 	answer := func(r *http.Request) any { asked = r.URL.String(); return list }
 	out, err := serving(t, answer, "describe", "service")
-	if err != nil || asked != admin.ServicesPath || !clitest.HasLine(out.Out, []string{"reviews.shop.internal", "shop", "External,File", "80/HTTP", "2/3"}) {
+	if err != nil || asked != admin.ServicesPath || !clitest.HasLine(out.Out, []string{"reviews.shop.internal", "shop", "External,File", "80/HTTP", "2/3"}) ||
+		!clitest.HasLine(out.Out, []string{"web.shop.svc.cluster.local", "shop", "Kubernetes (east,west)", "0/1"}) {
 		t.Errorf("%v\n%s", err, out.Out)
 	}
 	if out, err = serving(t, answer, "describe", "service", "-n", "shop", "-o", "yaml"); err != nil || asked != admin.ServicesPath+"?namespace=shop" || !strings.Contains(out.Out, "healthy: 2") {

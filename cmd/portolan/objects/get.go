@@ -55,7 +55,9 @@ kinds but secrets, users and tokens, as far as you may list them.
 REV is the revision of the store at which an object or its status was last changed,
 its metadata.resourceVersion. In wide tables PROGRAMMED is whether proxies have taken
 the last change of an object, and how many of those concerned; ISSUES are the codes of
-what is odd about it, which portolan describe explains.
+what is odd about it, which portolan describe explains. SOURCE is where an object is
+from: the store, a directory, another control plane (xds://) or a cluster (kube://). It
+is also in the tables of which an object is from elsewhere than the store.
 
 A server answers from its memory, which is a moment behind the store; right
 after a change made through another server, --min-revision with the revision
@@ -267,7 +269,7 @@ func (o *getOptions) getNamed(ctx context.Context, c *client.Client, kind *schem
 // A wide table has the same columns first; its further columns follow the age.
 func (o *getOptions) rows(env *environment, f objectsOfKind, several bool) ([][]string, error) {
 	wide := o.output == "wide"
-	columns := slices.DeleteFunc(table.Columns(f.kind.GroupVersionKind), func(c table.Column) bool { return c.Wide && !wide })
+	columns := o.columns(f, wide)
 	header := cli.MapSlice(columns, func(c table.Column) string { return strings.ToUpper(c.Name) })
 	header = append(header, o.labels.headers()...)
 	if o.allNamespaces {
@@ -298,6 +300,15 @@ func (o *getOptions) rows(env *environment, f objectsOfKind, several bool) ([][]
 		rows = append(rows, row)
 	}
 	return rows, nil
+}
+
+// columns returns the columns of the table of one kind. That of the sources is in each table of which
+// an object is not the store's, and with -w in none but wide ones: there the columns must stay.
+func (o *getOptions) columns(f objectsOfKind, wide bool) []table.Column {
+	others := !o.watch.asked() && slices.ContainsFunc(f.objects, func(object *unstructured.Unstructured) bool { return !ofStore(object) })
+	return slices.DeleteFunc(table.Columns(f.kind.GroupVersionKind), func(c table.Column) bool {
+		return c.Wide && !wide && !(others && c.Name == table.SourceName)
+	})
 }
 
 // created returns when an object was created. It is zero if unknown: an object in a file that

@@ -132,6 +132,9 @@ func explanationRows(e explain.Explanation) [][]string {
 		if object == "" {
 			object = "of no VirtualService"
 		}
+		if r.Source != "" {
+			object += ", from " + cli.Plain(r.Source)
+		}
 		if r.Root != "" {
 			object += fmt.Sprintf(", a delegate of %s %s", r.Root, strings.TrimPrefix(r.RootField, "spec."))
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/schema/ingressstatus"
 	"github.com/portolan-mesh/portolan/storage/status"
 )
 
@@ -73,7 +74,7 @@ func current(r *status.Report, object *config.Config) *status.Report {
 	if !r.Of(object.UID) {
 		return &out
 	}
-	out.Revision = r.Revision
+	out.Revision, out.Addresses = r.Revision, r.Addresses
 	for _, before := range r.Conditions {
 		if before.Type == status.Accepted && before.Status == status.True {
 			out.Conditions[0].Since = before.Since
@@ -120,7 +121,7 @@ func withReport(object *config.Config, r *status.Report) *config.Config {
 	case *metav1alpha1.IstioStatus:
 		out.Status = &metav1alpha1.IstioStatus{Conditions: append(slices.Clip(status.Conditions), conditions...), ObservedGeneration: r.Generation}
 	default:
-		out.Status = statusOfKind(object.GroupVersionKind, conditions, r.Generation)
+		out.Status = statusOfKind(object.GroupVersionKind, conditions, r)
 	}
 	return &out
 }
@@ -133,14 +134,19 @@ func shownCondition(c status.Condition) *metav1alpha1.IstioCondition {
 	return out
 }
 
-// statusOfKind returns the status of an object that has only conditions.
-func statusOfKind(kind config.GroupVersionKind, conditions []*metav1alpha1.IstioCondition, generation int64) proto.Message {
+// statusOfKind returns the status of an object that has what a report says, and nothing else.
+func statusOfKind(kind config.GroupVersionKind, conditions []*metav1alpha1.IstioCondition, r *status.Report) proto.Message {
+	generation := r.Generation
 	switch status := schema.NewStatus(kind).(type) {
 	case *networking.ServiceEntryStatus:
 		status.Conditions, status.ObservedGeneration = conditions, generation
 		return status
 	case *metav1alpha1.IstioStatus:
 		status.Conditions, status.ObservedGeneration = conditions, generation
+		return status
+	case *ingressstatus.IngressStatus:
+		status.Conditions, status.ObservedGeneration = conditions, generation
+		status.LoadBalancer = ingressstatus.At(r.Addresses)
 		return status
 	}
 	return nil

@@ -37,8 +37,15 @@ func TestObjectsOfAnotherSource(t *testing.T) {
 		{"DELETE", shopEntries + "/web", ""},
 		{"DELETE", shopEntries + "/web?dryRun=All", ""},
 		{"POST", "/apis/portolan.io/v1/batches", batchOf("delete")},
+		{"PATCH", shopEntries + "/web", `{"metadata":{"labels":{"a":"b"}}}`},
+		{"PUT", shopEntries + "/web/status", entry("web", "")},
+		{"PATCH", shopEntries + "/web/status", `{"status":{"conditions":[{"type":"Mine","status":"True"}]}}`},
 	} {
-		a := s.Do(t, test.method, test.path, test.body)
+		a := s.Do(t, test.method, test.path, test.body, func(r *http.Request) {
+			if test.method == "PATCH" {
+				r.Header.Set("Content-Type", "application/merge-patch+json")
+			}
+		})
 		if a.Code != http.StatusMethodNotAllowed || !strings.Contains(a.Body, "serviceentry/shop/web: read only: the object comes from the source files, web.yaml: change it there") {
 			t.Errorf("%s %s: %d %s", test.method, test.path, a.Code, a.Body)
 		}

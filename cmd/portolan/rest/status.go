@@ -18,6 +18,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/refusal"
 	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/schema/ingressstatus"
 	"github.com/portolan-mesh/portolan/storage/status"
 )
 
@@ -44,6 +45,8 @@ func conditionsOf(status any) interface {
 	case *networking.ServiceEntryStatus:
 		return status
 	case *metav1alpha1.IstioStatus:
+		return status
+	case *ingressstatus.IngressStatus:
 		return status
 	}
 	return nil
@@ -177,7 +180,7 @@ func (s *Server) writeStatus(c *call, w *statusWrite) error {
 		warn(c.w, statusWarnings(object, w.health, *told))
 	}
 	out := withStatusOf(snapshot, object, result, told)
-	warn(c.w, foreignConditions(w.reserved, out))
+	warn(c.w, w.foreign(out))
 	return s.writeObject(c, http.StatusOK, out)
 }
 
@@ -253,25 +256,27 @@ func (s *Server) tryStatus(c *call, w *statusWrite) error {
 	}
 	others.Revision++ // later than what the snapshot has
 	out := withStatusOf(snapshot, object, others, told)
-	warn(c.w, foreignConditions(w.reserved, out))
+	warn(c.w, w.foreign(out))
 	tried := *out
 	tried.ResourceVersion = served.ResourceVersion
 	return s.writeObject(c, http.StatusOK, &tried)
 }
 
-// foreignConditions returns warnings of conditions in a request that only servers set, and that
-// are others than an object has.
-func foreignConditions(sent []*metav1alpha1.IstioCondition, object *config.Config) (warnings []string) {
+// foreign returns warnings of what only servers set in a request, and what is other than an object has.
+func (s *sentStatus) foreign(object *config.Config) (warnings []string) {
 	var has []*metav1alpha1.IstioCondition
 	if now := conditionsOf(object.Status); now != nil {
 		has = now.GetConditions()
 	}
-	for _, one := range sent {
+	for _, one := range s.reserved {
 		if !slices.ContainsFunc(has, func(c *metav1alpha1.IstioCondition) bool {
 			return c.GetType() == one.GetType() && c.GetStatus() == one.GetStatus() && c.GetReason() == one.GetReason()
 		}) {
 			warnings = append(warnings, fmt.Sprintf("status: the condition %s is what servers set: it stays as it is", one.GetType()))
 		}
+	}
+	if now, _ := object.Status.(*ingressstatus.IngressStatus); len(s.addresses) > 0 && !slices.Equal(s.addresses, now.Addresses()) {
+		warnings = append(warnings, "status: loadBalancer is what servers set: it stays as it is")
 	}
 	return warnings
 }

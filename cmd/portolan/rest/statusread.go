@@ -14,6 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/refusal"
 	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/schema/ingressstatus"
 	"github.com/portolan-mesh/portolan/storage/status"
 )
 
@@ -29,6 +30,8 @@ type sentStatus struct {
 	reserved []*metav1alpha1.IstioCondition
 	// conditions have no manager, and no Since if the request names none.
 	conditions []status.ClientCondition
+	// addresses are those of an Ingress, which servers set.
+	addresses []string
 }
 
 func readStatus(c *call, body []byte) (*sentStatus, error) {
@@ -72,6 +75,9 @@ func (s *sentStatus) read(kind config.GroupVersionKind, text json.RawMessage, fo
 			}
 			return
 		}
+	}
+	if of, ok := into.(*ingressstatus.IngressStatus); ok {
+		s.addresses = of.Addresses()
 	}
 	if len(into.GetValidationMessages()) > 0 {
 		found.mayNotBe("status.validationMessages", "is not kept: leave it out")

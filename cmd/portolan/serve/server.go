@@ -231,7 +231,7 @@ func (s *server) addAPI() (err error) {
 	view := s.view()
 	s.api.Handle(admin.ProxiesPath, admin.Proxies(s.xds, view))
 	s.api.View(admin.PropagationPath, admin.ServePropagation(view, s.source, s.keptFor))
-	s.api.View(admin.ServicesPath, admin.Services(s.xds, admin.Registries{Places: s.placesOf, Findings: s.verdicts.OfService}))
+	s.api.View(admin.ServicesPath, admin.Services(s.xds, admin.Registries{Clusters: s.clustersOf, Places: s.placesOf, Findings: s.verdicts.OfService}))
 	s.api.View(admin.MeshPath, admin.ServeMesh(s.xds))
 	s.api.View(admin.ReferencesPath, admin.ServeReferences(s.xds))
 	s.api.View(admin.ProxySettingsPath, admin.ServeProxySettings(s.xds))

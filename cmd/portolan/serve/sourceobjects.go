@@ -195,6 +195,19 @@ func (s *server) placesOf(service *discovery.Service) (out []string) {
 	return out
 }
 
+// clustersOf returns the clusters that have a service; none for a service of another registry.
+func (s *server) clustersOf(service *discovery.Service) (out []string) {
+	if service.Attributes.Provider != discovery.Kubernetes {
+		return nil
+	}
+	for _, registry := range s.registry.Registries() {
+		if of, ok := registry.(*kube.Registry); ok && of.GetService(service.Hostname) != nil {
+			out = append(out, of.Cluster())
+		}
+	}
+	return out
+}
+
 // absolute returns a path that does not depend on the working directory.
 func absolute(path string) string {
 	if whole, err := filepath.Abs(path); err == nil {

@@ -39,7 +39,9 @@ type Status struct {
 	Conditions []*Condition `protobuf:"bytes,8,rep,name=conditions,proto3" json:"conditions,omitempty"`
 	// The version that was judged, of an object of a source other than the store, which
 	// has no revision.
-	Version       string `protobuf:"bytes,9,opt,name=version,proto3" json:"version,omitempty"`
+	Version string `protobuf:"bytes,9,opt,name=version,proto3" json:"version,omitempty"`
+	// The addresses and host names at which gateways serve it; only of an Ingress.
+	Addresses     []string `protobuf:"bytes,10,rep,name=addresses,proto3" json:"addresses,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -135,6 +137,13 @@ func (x *Status) GetVersion() string {
 		return x.Version
 	}
 	return ""
+}
+
+func (x *Status) GetAddresses() []string {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
 }
 
 // Condition is one condition of an object.
@@ -1456,7 +1465,7 @@ var File_status_proto protoreflect.FileDescriptor
 
 const file_status_proto_rawDesc = "" +
 	"\n" +
-	"\fstatus.proto\x12\x13portolan.storage.v1\"\x8c\x02\n" +
+	"\fstatus.proto\x12\x13portolan.storage.v1\"\xaa\x02\n" +
 	"\x06Status\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x1c\n" +
@@ -1470,7 +1479,9 @@ const file_status_proto_rawDesc = "" +
 	"\n" +
 	"conditions\x18\b \x03(\v2\x1e.portolan.storage.v1.ConditionR\n" +
 	"conditions\x12\x18\n" +
-	"\aversion\x18\t \x01(\tR\aversion\"\x7f\n" +
+	"\aversion\x18\t \x01(\tR\aversion\x12\x1c\n" +
+	"\taddresses\x18\n" +
+	" \x03(\tR\taddresses\"\x7f\n" +
 	"\tCondition\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\tR\x06status\x12\x16\n" +

@@ -33,14 +33,16 @@ func (g *Gateway) Key() config.Key {
 }
 
 // NewGateway parses the hosts of a Gateway's servers. It leaves out those whose fields are
-// refused, since other namespaces own them. A server may have none left: it serves nothing.
-func NewGateway(c *config.Config, refused map[string]bool) *Gateway {
-	g := &Gateway{Config: c, Spec: c.Spec.(*networking.Gateway)}
+// refused, since other namespaces own them. A server may have none left: it serves nothing. derived
+// is what becomes the Derived of the Gateway.
+func NewGateway(c *config.Config, refused map[string]bool, derived *ingress.Derived) *Gateway {
+	g := &Gateway{Config: c, Spec: c.Spec.(*networking.Gateway), Derived: derived}
 	for i, spec := range g.Spec.GetServers() {
 		s := &Server{Gateway: g, Spec: spec, Hosts: serverHosts(spec, c.Namespace, func(k int) bool {
 			return refused[fmt.Sprintf("spec.servers[%d].hosts[%d]", i, k)]
 		})}
-		for _, h := range s.Hosts {
+		for k, h := range s.Hosts {
+			s.Hosts[k].Derived = derived != nil
 			s.Names = append(s.Names, string(h.Name))
 		}
 		slices.Sort(s.Names)
@@ -69,6 +71,9 @@ type ServerHost struct {
 	Index     int // in the server's hosts
 	Namespace string
 	Name      host.Name
+	// Derived says that the server is one of an Ingress: it has no other routes than those of
+	// Ingresses.
+	Derived bool
 }
 
 // serverHosts parses the hosts of a server of a Gateway in namespace own.
@@ -85,7 +90,7 @@ func serverHosts(spec *networking.Server, own string, refused func(int) bool) []
 		if namespace == "." {
 			namespace = own
 		}
-		out = append(out, ServerHost{k, namespace, host.Name(strings.ToLower(name))})
+		out = append(out, ServerHost{Index: k, Namespace: namespace, Name: host.Name(strings.ToLower(name))})
 	}
 	return out
 }
@@ -102,8 +107,12 @@ func (o ServerHost) Overlap(h host.Name) (host.Name, bool) {
 	return "", false
 }
 
-// Admits says whether the namespace of a VirtualService may use the host.
+// Admits says whether a VirtualService may use the host: by its namespace, and because users cannot
+// refer to what is derived from an Ingress.
 func (o ServerHost) Admits(vs *VirtualService) bool {
+	if o.Derived && vs.Derived == nil {
+		return false
+	}
 	return o.Namespace == "*" || o.Namespace == vs.Config.Namespace
 }
 

@@ -28,7 +28,7 @@ func server(t *testing.T, spec string) *routing.Server {
 	}
 	return routing.NewGateway(&config.Config{
 		Meta: config.Meta{GroupVersionKind: schema.Gateway, Namespace: "edge", Name: "g"}, Spec: g,
-	}, nil).Servers[0]
+	}, nil, nil).Servers[0]
 }
 
 // TestKindsOfServers: which routes a server uses, by its protocol and mode.

@@ -35,7 +35,7 @@ func gateways(t *testing.T, servers []string) []*routing.Gateway {
 			Meta: config.Meta{
 				GroupVersionKind: schema.Gateway, Namespace: "edge", Name: string(rune('a' + i)), CreationTimestamp: time.Unix(int64(i), 0),
 			}, Spec: spec,
-		}, nil)}, out...)
+		}, nil, nil)}, out...)
 	}
 	return out
 }

@@ -27,11 +27,15 @@ type Index struct {
 	readers pmap.Map[pmap.Map[bool]] // paths, by row
 	found   pmap.Map[*List]          // by path
 	counts  pmap.Map[int]            // the number of verdicts by code
+	served  pmap.Map[*addresses]     // by path
 	unbuilt unbuilt
 
 	registrations registrations
 	patches       patches
 }
+
+// addresses are those at which gateways serve an Ingress, in order.
+type addresses struct{ all []string }
 
 // reads are the rows that a judgement read.
 type reads struct{ rows []verdict.Row }
@@ -100,6 +104,7 @@ type outcome struct {
 	object   *config.Config
 	rows     []verdict.Row
 	verdicts []verdict.Verdict
+	served   []string
 }
 
 // judge judges one object again. was is the object at its last judgement, nil if it has not
@@ -114,13 +119,18 @@ func (x *Index) judge(path string, was *config.Config, warnings func(*config.Con
 	default:
 		alone = warnings(object)
 	}
-	rows, verdicts := x.judgeObject(object, alone)
-	return outcome{object, rows, verdicts}
+	return x.judgeObject(object, alone)
 }
 
 // replace replaces what the index has of one object.
 func (x *Index) replace(path string, by outcome) {
 	x.record(path, by.rows)
+	switch old := x.served.Value(path); {
+	case len(by.served) == 0:
+		x.served = x.served.Delete(path)
+	case old == nil || !slices.Equal(old.all, by.served):
+		x.served = x.served.Set(path, &addresses{by.served})
+	}
 	for _, v := range x.found.Value(path).all() {
 		x.count(v.Code, -1)
 	}
@@ -176,6 +186,35 @@ func (x *Index) Of(key config.Key) []verdict.Verdict {
 		return nil
 	}
 	return x.found.Value(key.Path()).all()
+}
+
+// Addresses returns the addresses and host names at which gateways serve an Ingress, in order.
+func (x *Index) Addresses(key config.Key) []string {
+	if x == nil {
+		return nil
+	}
+	if a := x.served.Value(key.Path()); a != nil {
+		return a.all
+	}
+	return nil
+}
+
+// Moved iterates over the paths of the Ingresses whose Addresses differ between two indexes.
+func Moved(from, to *Index) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for c := range pmap.Diff(from.addresses(), to.addresses()) {
+			if !yield(c.Key) {
+				return
+			}
+		}
+	}
+}
+
+func (x *Index) addresses() pmap.Map[*addresses] {
+	if x == nil {
+		return pmap.Map[*addresses]{}
+	}
+	return x.served
 }
 
 // Lists iterates over the objects that have verdicts, by path.

@@ -36,9 +36,9 @@ var judges = map[string]func(*verdict.Judge, *config.Config){
 
 // judgeObject returns the verdicts of an object, and in order the rows that they depend on. It
 // returns none for nil. alone are the verdicts of the object's schema.
-func (x *Index) judgeObject(object *config.Config, alone []verdict.Verdict) ([]verdict.Row, []verdict.Verdict) {
+func (x *Index) judgeObject(object *config.Config, alone []verdict.Verdict) outcome {
 	if object == nil {
-		return nil, nil
+		return outcome{}
 	}
 	j := verdict.NewJudge(&x.world, alone)
 	if f := judges[object.Kind]; f != nil {
@@ -50,5 +50,6 @@ func (x *Index) judgeObject(object *config.Config, alone []verdict.Verdict) ([]v
 	x.unbuilt.addVerdicts(j, object)
 	x.registrations.addVerdicts(j, object)
 	x.patches.addVerdicts(j, object)
-	return j.Outcome()
+	rows, verdicts := j.Outcome()
+	return outcome{object, rows, verdicts, j.Addresses()}
 }

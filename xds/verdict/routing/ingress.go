@@ -13,6 +13,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 	"github.com/portolan-mesh/portolan/xds/verdict"
 )
@@ -47,6 +48,7 @@ func (j *judge) ingress(object *config.Config) {
 			Remedy:  "start a gateway with these labels, or mend ingressSelector of the mesh configuration",
 		})
 	}
+	j.ServedAt(j.ingressAddresses(object, g))
 	losers := j.lostServers(g.Config, g)
 	for i, s := range g.Servers {
 		k, isTLS := ingress.TLSOf(object, i)
@@ -78,6 +80,37 @@ func (j *judge) ingress(object *config.Config) {
 			}
 		}
 	}
+}
+
+// ingressAddresses returns where an Ingress is served: at the addresses outside of its cluster that the
+// ingressService of the mesh has, else at those of the connected gateways, of each the first that it
+// states. (Istio: runningAddresses, which knows the addresses of nodes instead of gateways.)
+func (j *judge) ingressAddresses(object *config.Config, g *routing.Gateway) (out []string) {
+	if service := j.Mesh().MeshConfig().GetIngressService(); service != "" {
+		for row := range j.Services(host.Name(service + "." + j.root() + ".svc." + object.Domain)) {
+			for _, s := range row.Services {
+				for _, outside := range s.Attributes.ClusterExternalAddresses {
+					out = append(out, outside...)
+				}
+			}
+		}
+	}
+	if len(out) > 0 {
+		return out
+	}
+	for p := range j.Known(verdict.RoutersRow, "").Values() {
+		proxy := verdict.ProxyOf(p)
+		if p.Replica == "" || len(proxy.IPAddresses) == 0 {
+			continue
+		}
+		for _, address := range proxy.IPAddresses {
+			j.ReadMesh(mesh.InstancesKey(address))
+		}
+		if j.Mesh().Selects(g.Spec.GetSelector(), proxy) {
+			out = append(out, proxy.IPAddresses[0])
+		}
+	}
+	return out
 }
 
 // ingressConflict returns the verdict that a server of an Ingress has no listener: that of entry k of

@@ -7,6 +7,7 @@ import (
 
 	networking "istio.io/api/networking/v1alpha3"
 
+	"github.com/portolan-mesh/portolan/cache/kube/ingress"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -97,6 +98,14 @@ func (j *judge) sidecarHosts(vs *routing.VirtualService, written *networking.Vir
 // gatewayHosts judges the reference to a Gateway, and warns of hosts that it does not serve.
 func (j *judge) gatewayHosts(vs *routing.VirtualService, written *networking.VirtualService, index int, name string) {
 	key := gatewayKey(name)
+	if of, ok := j.ingressBehind(key); ok {
+		j.Add(verdict.Verdict{
+			Code: verdict.GatewayUnknown, Field: verdict.At("spec.gateways", index), Other: of,
+			Message: fmt.Sprintf("%q is no Gateway, but the name that gateways have for what they serve of %s: no proxy has these routes for it", written.GetGateways()[index], of),
+			Remedy:  "add the paths to the Ingress, or write a Gateway with the hosts and name that one",
+		})
+		return
+	}
 	if j.Object(key) == nil {
 		j.Add(verdict.Verdict{
 			Code: verdict.GatewayUnknown, Field: verdict.At("spec.gateways", index),
@@ -116,6 +125,13 @@ func (j *judge) gatewayHosts(vs *routing.VirtualService, written *networking.Vir
 			Remedy:  "add it to the hosts of a server of the Gateway: " + hostsOf(servers),
 		})
 	}
+}
+
+// ingressBehind returns the Ingress from which the Gateway of a key is derived; false if users wrote
+// it, or it is not there.
+func (j *judge) ingressBehind(key config.Key) (config.Key, bool) {
+	of, ok := ingress.OfGateway(key, j.root())
+	return of, ok && j.Object(key) == nil && j.Object(of) != nil
 }
 
 // gatewayKey returns the key of a Gateway that VirtualServices call namespace/name.
@@ -155,6 +171,9 @@ func (j *judge) behindOthers(vs *routing.VirtualService) {
 // reports who comes first.
 func (j *judge) takesAllBefore(vs *routing.VirtualService, gateway string, h host.Name) (*routing.VirtualService, int) {
 	if gateway == mesh.MeshGateway {
+		return nil, 0
+	}
+	if _, ok := j.ingressBehind(gatewayKey(gateway)); ok {
 		return nil, 0
 	}
 	all := j.View(proxyNamespace(vs, gateway)).VirtualServices(gateway, h)

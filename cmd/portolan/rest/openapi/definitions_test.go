@@ -17,6 +17,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/schema/ingressstatus"
 )
 
 // TestDefinitionsConvertObjects converts an example of each kind, in each version, with
@@ -46,6 +47,9 @@ func TestDefinitionsConvertObjects(t *testing.T) {
 		case *metav1alpha1.IstioStatus:
 			object.Status = status
 			status.Conditions, status.ObservedGeneration = conditions, 3
+		case *ingressstatus.IngressStatus:
+			object.Status = status
+			status.Conditions, status.ObservedGeneration, status.LoadBalancer = conditions, 3, ingressstatus.At([]string{"10.0.0.1", "a.example"})
 		}
 		for _, version := range k.Versions {
 			whole := document(t, &object, version)

@@ -8,6 +8,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/text"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/schema/ingressstatus"
 )
 
 // ingressColumns returns the columns of a cluster.
@@ -39,6 +40,10 @@ func ingressColumns(kind config.GroupVersionKind) []Column {
 			}
 			return text.List(hosts, wide)
 		}),
+		{Name: "Address", cell: func(object *config.Config, wide bool) string {
+			status, _ := object.Status.(*ingressstatus.IngressStatus)
+			return text.List(status.Addresses(), wide)
+		}},
 		show("Ports", func(s spec, _ bool) string {
 			if len(s.TLS) > 0 {
 				return "80, 443"

@@ -1,7 +1,9 @@
 package table
 
 import (
+	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -77,6 +79,7 @@ func Columns(kind config.GroupVersionKind) []Column {
 			{Name: ageName, since: created},
 			{Name: "Programmed", Wide: true, cell: func(object *config.Config, _ bool) string { return programmed(object) }},
 			{Name: "Issues", Wide: true, cell: func(object *config.Config, _ bool) string { return issues(object) }},
+			{Name: SourceName, Wide: true, cell: func(object *config.Config, _ bool) string { return Source(object.Annotations) }},
 		},
 		slices.DeleteFunc(own, func(c Column) bool { return !c.Wide }),
 	)
@@ -85,7 +88,17 @@ func Columns(kind config.GroupVersionKind) []Column {
 const (
 	nameColumn = "Name"
 	ageName    = "Age"
+	// SourceName is the name of the column with the Source of objects.
+	SourceName = "Source"
+	// storeName is what tables call the store.
+	storeName = "store"
 )
+
+// Source returns the source that an object comes from by its annotations, without its place there.
+func Source(annotations map[string]string) string {
+	source, _, _ := strings.Cut(annotations[config.SourceAnnotation], ", ")
+	return cmp.Or(source, storeName)
+}
 
 // printed returns the names of the columns that kubectl shows without -o wide:
 // those of Istio's CustomResourceDefinitions. Kinds for which Istio has no other column than

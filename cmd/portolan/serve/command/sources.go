@@ -23,7 +23,7 @@ func (o *sourceFlags) register(f *pflag.FlagSet) {
 	f.StringArrayVar(&o.dirs, "config-dir", nil, "directory of configuration in YAML and JSON, which is followed beside the store and never written; give it again for more. Where several have an object of one name, that of the store is used, else that of the first directory")
 	f.StringArrayVar(&o.peers, "config-source", nil, "xds://HOST:PORT of another control plane, Portolan or istiod, whose objects are followed behind the store and the directories, and never written; give it again for more. Parameters: ca, cert, key and token (files, read again at every connection), server-name, tls=true, variant=delta|sotw, as in xds://hub:15012?ca=ca.pem&token=token.txt. A peer on another machine is followed by TLS alone")
 	f.StringArrayVar(&o.clusters, "config-kube", nil, "KUBECONFIG, KUBECONFIG#CONTEXT or NAME=KUBECONFIG#CONTEXT of a cluster of Kubernetes, whose Istio objects are followed behind all other sources, and never written; give it again for more. The cluster has the name NAME in the mesh, else that of the context")
-	f.BoolVar(&o.writeStatus, "write-status", false, "write conditions of the objects of --config-kube into the clusters, which say what became of them")
+	f.BoolVar(&o.writeStatus, "write-status", false, "write into the clusters of --config-kube what became of their objects: conditions, and the addresses of Ingresses")
 	f.BoolVar(&o.first, "config-dir-first", false, "have the directories go before the store")
 	f.BoolVar(&o.exportAll, "export-sources", false, "give control planes that take this mesh's objects over xDS those of all sources, and not of the store alone. Two meshes that take each other's objects must not both have it")
 }

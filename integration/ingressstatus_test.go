@@ -1,0 +1,76 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+)
+
+// TestIngressStatusInACluster: the leader writes the address of the gateway into an Ingress of
+// Kubernetes' own server, and takes it out once the gateway has gone. That of another controller stays
+// as it is. No Ingress can be changed here, and errors say where it lives.
+func TestIngressStatusInACluster(t *testing.T) {
+	needEnvoy(t)
+	if _, err := os.Stat(kubeAPIServerBinary); err != nil {
+		t.Skipf("there is no kube-apiserver (%v): run make kube-apiserver", err)
+	}
+	t.Parallel()
+	k := &kubeCluster{t, startKubeAPIServer(t, kubeAPIServerBinary)}
+	const all = "/apis/networking.k8s.io/v1/namespaces/shop/ingresses"
+	ingress := func(name, class string) string {
+		return fmt.Sprintf(`{"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": %q, "namespace": "shop"},
+			"spec": {"ingressClassName": %q, "defaultBackend": {"service": {"name": "web", "port": {"number": 80}}}}}`, name, class)
+	}
+	k.must("POST", "/apis/networking.k8s.io/v1/ingressclasses", `{"apiVersion": "networking.k8s.io/v1", "kind": "IngressClass", "metadata": {"name": "istio"}, "spec": {"controller": "istio.io/ingress-controller"}}`)
+	k.must("POST", all, ingress("ours", "istio"))
+	k.must("POST", all, ingress("other", "nginx"))
+	k.must("PUT", all+"/other/status", strings.TrimSuffix(ingress("other", "nginx"), "}")+`, "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}}`)
+	config := filepath.Join(t.TempDir(), "kubeconfig")
+	k.api.kubeconfig(t, config, strings.TrimPrefix(k.api.url, "https://"))
+	s := startServer(t, serverOptions{args: []string{"--config-kube", "east=" + config, "--write-status"}})
+	edge := s.startEnvoy(envoyOptions{kind: "router", name: "edge", namespace: "istio-system", labels: "istio=ingressgateway", variant: protocol.Delta})
+	has := func(name, want string) error {
+		status, _ := json.Marshal(k.get(all + "/" + name).Object["status"])
+		if got := string(status); got != want {
+			return fmt.Errorf("the status of %s is %s, want %s", name, got, want)
+		}
+		return nil
+	}
+	eventually(t, "the Ingress has the address", func() error { return has("ours", `{"loadBalancer":{"ingress":[{"ip":"127.0.0.1"}]}}`) })
+	if err := has("other", `{"loadBalancer":{"ingress":[{"ip":"192.0.2.1"}]}}`); err != nil {
+		t.Error(err)
+	}
+	var managers []string
+	for _, m := range k.get(all + "/ours").GetManagedFields() {
+		if m.Subresource == "status" {
+			managers = append(managers, m.Manager+" "+string(m.Operation))
+		}
+	}
+	if fmt.Sprint(managers) != "[portolan Apply]" {
+		t.Errorf("the managers of the status are %v", managers)
+	}
+	version := k.get(all + "/ours").GetResourceVersion()
+	if out := s.must("", "get", "ingress", "-A"); !strings.Contains(out, "127.0.0.1") || !strings.Contains(out, "SOURCE") || !strings.Contains(out, "kube://east") {
+		t.Errorf("the table is\n%s", out)
+	}
+	for _, line := range []string{
+		"delete ingress/ours -n shop --yes", "label ingress/ours -n shop a=b",
+		"patch ingress/ours -n shop --type merge -p {\"spec\":{\"ingressClassName\":\"x\"}}",
+		"patch ingress/ours -n shop --subresource status --type merge -p {\"status\":{\"conditions\":[{\"type\":\"Mine\",\"status\":\"True\"}]}}",
+	} {
+		out := s.try("", strings.Fields(line)...)
+		if out.code == 0 || !strings.Contains(out.stderr, "kube://east") || !strings.Contains(out.stderr, "-n shop ingresses.networking.k8s.io ours") {
+			t.Errorf("portolan %s: exit code %d, %s", line, out.code, out.stderr)
+		}
+	}
+	if now := k.get(all + "/ours").GetResourceVersion(); now != version {
+		t.Errorf("it was written again without a change: %s after %s", now, version)
+	}
+	edge.process.Kill()
+	eventually(t, "the address is taken out", func() error { return has("ours", `{"loadBalancer":{}}`) })
+}
