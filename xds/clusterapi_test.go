@@ -71,33 +71,47 @@ func (a *clusterAPI) connect(name string) *cluster.Cluster {
 	return c
 }
 
-// write creates or replaces an object, or deletes it.
-func (a *clusterAPI) write(d document, gone bool) {
+// write creates or replaces an object.
+func (a *clusterAPI) write(d document) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	path := d.path()
 	if a.objects[path] == nil {
 		a.objects[path] = map[string]json.RawMessage{}
 	}
-	was, there := a.objects[path][d.key()]
 	a.version++
 	// The age decides between objects, so it goes by the name: a later write does not change it.
 	object := json.RawMessage(fmt.Sprintf(`{"apiVersion": %q, "kind": %q, "metadata": {"name": %q, "namespace": %q, "uid": %q, "resourceVersion": "%d", "creationTimestamp": "2026-01-01T00:00:%02dZ", "labels": {"app": %q}}, %s}`,
 		strings.TrimPrefix(d.group+"/"+d.version, "/"), d.kind, d.name, d.namespace, d.kind+d.key(), a.version, int(d.name[len(d.name)-1])%60, d.name, d.body))
 	event := "ADDED"
-	switch {
-	case gone && !there:
-		return
-	case gone:
-		event, object = "DELETED", was
-		delete(a.objects[path], d.key())
-	case there:
+	if _, there := a.objects[path][d.key()]; there {
 		event = "MODIFIED"
 	}
-	if !gone {
-		a.objects[path][d.key()] = object
+	a.objects[path][d.key()] = object
+	a.tell(clusterEvent{a.version, path, event, object})
+}
+
+// drop deletes an object that draw picks, if there is any.
+func (a *clusterAPI) drop(draw func(int) int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var all [][2]string
+	for _, path := range slices.Sorted(maps.Keys(a.objects)) {
+		for _, key := range slices.Sorted(maps.Keys(a.objects[path])) {
+			all = append(all, [2]string{path, key})
+		}
 	}
-	a.events = append(a.events, clusterEvent{a.version, path, event, object})
+	if len(all) == 0 {
+		return
+	}
+	one := all[draw(len(all))]
+	a.version++
+	a.tell(clusterEvent{a.version, one[0], "DELETED", a.objects[one[0]][one[1]]})
+	delete(a.objects[one[0]], one[1])
+}
+
+func (a *clusterAPI) tell(e clusterEvent) {
+	a.events = append(a.events, e)
 	close(a.changed)
 	a.changed = make(chan struct{})
 }

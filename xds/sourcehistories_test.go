@@ -54,7 +54,11 @@ func (s *places) step(draw *rand.Rand) {
 	gone := draw.IntN(4) == 0
 	name := []string{"east", "west", "store", "files"}[draw.IntN(4)]
 	if api := s.clusters[name]; api != nil {
-		api.write(drawnOfCluster(draw), gone)
+		if gone {
+			api.drop(draw.IntN)
+		} else {
+			api.write(drawnOfCluster(draw))
+		}
 		return
 	}
 	d := drawnOfAny(draw)
@@ -223,7 +227,7 @@ func TestHistoriesOfSources(t *testing.T) {
 			for _, one := range followers {
 				xdstest.Eventually(t, "the server is synced", one.synced)
 			}
-			for range 60 {
+			for range 100 {
 				s.step(draw)
 				if draw.IntN(3) == 0 { // changes come one by one, or several at once
 					now := followers[0].xds.Context()
