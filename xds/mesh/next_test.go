@@ -21,6 +21,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/cache/kube/clustersecret"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/modules"
 	"github.com/portolan-mesh/portolan/discovery/rows"
@@ -359,7 +360,7 @@ var rings, ringIDs = func() ([]*seal.Ring, []string) {
 	return []*seal.Ring{nil, &older, &both}, []string{first, second}
 }()
 
-// secret changes a secret, or the server's keys.
+// secret changes a secret of the store or of a cluster, or the server's keys.
 func (d *draw) secret() {
 	if rapid.IntRange(0, 3).Draw(d.t, "keys") == 0 {
 		d.in.SealingKeys = rapid.SampledFrom(rings).Draw(d.t, "ring")
@@ -368,9 +369,17 @@ func (d *draw) secret() {
 	c := &config.Config{Meta: config.Meta{
 		GroupVersionKind: schema.Secret, Name: d.one([]string{"x", "x-cacert"}, "secret"), Namespace: d.one(testNamespaces, "namespace"),
 	}}
-	path := c.Key().Path()
+	path, key := c.Key().Path(), SecretKey(c.Namespace, c.Name)
+	ofCluster := rapid.IntRange(0, 2).Draw(d.t, "of a cluster") == 0
+	if d.in.ClusterSecrets == (clustersecret.Set{}) {
+		d.in.ClusterSecrets = clustersecret.NewSet(rings[len(rings)-1])
+	}
 	if d.one([]string{"", "", "delete"}, "delete") != "" {
-		d.configs = d.configs.Delete(path)
+		if ofCluster {
+			d.in.ClusterSecrets = d.in.ClusterSecrets.With(key, nil)
+		} else {
+			d.configs = d.configs.Delete(path)
+		}
 		return
 	}
 	spec := &secret.Spec{Sealed: &secret.Sealed{Box: &seal.Box{Key: d.one(ringIDs, "key")}}}
@@ -379,7 +388,11 @@ func (d *draw) secret() {
 		spec.Sealed.Certificates = append(spec.Sealed.Certificates, secret.Certificate{Entry: name})
 	}
 	c.Spec = spec
-	d.configs = d.configs.Set(path, c)
+	if ofCluster {
+		d.in.ClusterSecrets = d.in.ClusterSecrets.With(key, c)
+	} else {
+		d.configs = d.configs.Set(path, c)
+	}
 }
 
 func (d *draw) match() []*networking.HTTPMatchRequest {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/portolan-mesh/portolan/cache/kube/clustersecret"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/storage/seal"
 	"github.com/portolan-mesh/portolan/storage/secret"
@@ -70,6 +71,37 @@ func TestCertificatesEnd(t *testing.T) {
 		}
 		if diff := cmp.Diff(said((*index.Index)(nil).Next(facts)), said(x)); diff != "" {
 			t.Errorf("on %s (-from nothing +by increments)\n%s", step.at, diff)
+		}
+	}
+}
+
+// TestSecretsThatAreNotRead: a Gateway whose certificate is missing has the reason why the secrets of
+// a cluster are not read, as long as that lasts.
+func TestSecretsThatAreNotRead(t *testing.T) {
+	t.Parallel()
+	w := xdstest.NewWorld(t, `{apiVersion: networking.istio.io/v1, kind: Gateway, metadata: {name: door, namespace: shop}, spec: {selector: {app: edge},
+		servers: [{port: {number: 443, name: https, protocol: HTTPS}, hosts: [a.example.com], tls: {mode: SIMPLE, credentialName: door}}]}}`)
+	var x *index.Index
+	for _, reason := range []string{"", "cluster east: the account may not list secrets", "cluster east: connection refused", ""} {
+		w.SetClusterSecrets(clustersecret.Set{}.WithFault("shop", reason))
+		facts := verdict.Facts{Mesh: w.Context()}
+		x = x.Next(facts)
+		found := false
+		for l := range x.Lists() {
+			for _, v := range l.Verdicts {
+				if v.Code == verdict.CertificateMissing {
+					found = true
+					if got := strings.Contains(v.Remedy, "have the secrets of that namespace read ("+reason+")"); got != (reason != "") {
+						t.Errorf("%q: the remedy is %s", reason, v.Remedy)
+					}
+				}
+			}
+		}
+		if !found {
+			t.Errorf("%q: there is no verdict", reason)
+		}
+		if diff := cmp.Diff(said((*index.Index)(nil).Next(facts)), said(x)); diff != "" {
+			t.Errorf("%q (-from nothing +by increments)\n%s", reason, diff)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/cache/kube/clustersecret"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/discoverytest"
 	"github.com/portolan-mesh/portolan/discovery/modules"
@@ -206,6 +207,13 @@ func (w *World) Report(r *health.Report) {
 func (w *World) SetModules(set modules.Set) {
 	w.tb.Helper()
 	w.inputs.Modules = set
+	w.commit()
+}
+
+// SetClusterSecrets sets the secrets of clusters.
+func (w *World) SetClusterSecrets(set clustersecret.Set) {
+	w.tb.Helper()
+	w.inputs.ClusterSecrets = set
 	w.commit()
 }
 

@@ -66,7 +66,7 @@ type place struct {
 func New(o Options) *Reader {
 	o.Patience = cmp.Or(o.Patience, DefaultPatience)
 	r := &Reader{o: o, sealer: newSealer(), held: make([]pmap.Map[*config.Config], len(o.Sources)), awaited: map[place]bool{}, faults: map[place]string{}}
-	r.set.ring = r.sealer.ring
+	r.set = NewSet(r.sealer.ring)
 	for _, p := range r.places() {
 		r.awaited[p] = true
 	}
@@ -148,15 +148,13 @@ func (r *Reader) handle(p place, b cluster.Batch[*config.Config]) {
 
 // choose puts the secret of the first source that has one into the set. The caller holds mu.
 func (r *Reader) choose(key string) {
+	var first *config.Config
 	for _, held := range r.held {
-		if one := held.Value(key); one != nil {
-			if r.set.secrets.Value(key) != one {
-				r.set.secrets = r.set.secrets.Set(key, one)
-			}
-			return
+		if first = held.Value(key); first != nil {
+			break
 		}
 	}
-	r.set.secrets = r.set.secrets.Delete(key)
+	r.set = r.set.With(key, first)
 }
 
 // setFault takes why a place is not read, nil if it is. What was read of it stays.
@@ -176,11 +174,7 @@ func (r *Reader) setFault(p place, err error) {
 				all = append(all, text)
 			}
 		}
-		if len(all) == 0 {
-			r.set.faults = r.set.faults.Delete(p.namespace)
-		} else {
-			r.set.faults = r.set.faults.Set(p.namespace, strings.Join(all, "; "))
-		}
+		r.set = r.set.WithFault(p.namespace, strings.Join(all, "; "))
 	})
 }
 

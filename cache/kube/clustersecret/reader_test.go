@@ -245,7 +245,9 @@ func TestDenied(t *testing.T) {
 	}
 	a.change(func() { a.denied = "shop" })
 	await("the other is denied", func(s clustersecret.Set) bool { return s.Faults().Value("shop") != "" })
-	await("the one is read", func(s clustersecret.Set) bool { return certificate(s, "edge/door") != "" && s.Faults().Value("edge") == "" })
+	await("the one is read", func(s clustersecret.Set) bool {
+		return certificate(s, "edge/door") != "" && s.Faults().Value("edge") == ""
+	})
 	if certificate(r.Set(), "shop/door") == "" {
 		t.Error("what was read has not stayed")
 	}

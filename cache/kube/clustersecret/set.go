@@ -14,6 +14,31 @@ type Set struct {
 	ring    *seal.Ring
 }
 
+// NewSet returns a Set without secrets, whose ring opens those that it will have.
+func NewSet(ring *seal.Ring) Set { return Set{ring: ring} }
+
+// With returns the Set with a secret at a key; nil removes the one that is there.
+func (s Set) With(key string, object *config.Config) Set {
+	switch {
+	case object == nil:
+		s.secrets = s.secrets.Delete(key)
+	case s.secrets.Value(key) != object:
+		s.secrets = s.secrets.Set(key, object)
+	}
+	return s
+}
+
+// WithFault returns the Set with another reason why a namespace is not read; empty is for none.
+func (s Set) WithFault(namespace, reason string) Set {
+	switch {
+	case reason == "":
+		s.faults = s.faults.Delete(namespace)
+	case s.faults.Value(namespace) != reason:
+		s.faults = s.faults.Set(namespace, reason)
+	}
+	return s
+}
+
 // Secrets returns the secrets that proxies can use, by namespace and name as in shop/cert. Their
 // specs are sealed.
 func (s Set) Secrets() pmap.Map[*config.Config] { return s.secrets }

@@ -1,6 +1,7 @@
 package secret_test
 
 import (
+	"bytes"
 	"testing"
 	"time"
 
@@ -8,7 +9,12 @@ import (
 
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 
+	"github.com/portolan-mesh/portolan/cache/kube/clustersecret"
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/seal"
+	"github.com/portolan-mesh/portolan/storage/sealing"
 	stored "github.com/portolan-mesh/portolan/storage/secret"
 	"github.com/portolan-mesh/portolan/storage/secret/secrettest"
 	"github.com/portolan-mesh/portolan/xds/generate/secret"
@@ -122,6 +128,44 @@ func TestSecret(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
+}
+
+// TestSecretOfACluster: a secret of a cluster is used if the store has none of its name, also none
+// without a pair. It is for the proxies of its namespace.
+func TestSecretOfACluster(t *testing.T) {
+	t.Parallel()
+	w := xdstest.NewWorld(t)
+	ring, id := seal.Ring{}.WithNew()
+	pair, other := secrettest.New(t, time.Hour, "web.example"), secrettest.New(t, time.Hour, "other.example")
+	object := &config.Config{Meta: config.Meta{GroupVersionKind: schema.Secret, Namespace: "edge", Name: "door"}}
+	sealed, err := sealing.With(ring, id, object.Key(), map[string][]byte{stored.TLSCert: pair.Cert, stored.TLSKey: pair.Key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	object.Spec = &stored.Spec{Type: stored.TLS, Sealed: sealed}
+	has := func(namespace string, want []byte) {
+		t.Helper()
+		message, _, err := secret.Generator{}.Build(w.View(xdstest.Node{Type: discovery.Router, Namespace: namespace, Certified: true}), "kubernetes://door")
+		var got []byte
+		if message != nil {
+			got = message.(*tlsv3.Secret).GetTlsCertificate().GetCertificateChain().GetInlineBytes()
+		}
+		if err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s gets %q (%v), want %q", namespace, got, err, want)
+		}
+	}
+	set := clustersecret.NewSet(&ring).With("edge/door", object)
+	w.SetClusterSecrets(set)
+	has("edge", pair.Cert)
+	has("shop", nil)
+	w.Apply(xdstest.Secret("edge/door", map[string][]byte{stored.TLSCert: other.Cert, stored.TLSKey: other.Key}))
+	has("edge", other.Cert)
+	w.PutSecret("edge/door", "closed")
+	has("edge", nil)
+	w.PutSecret("edge/door")
+	has("edge", pair.Cert)
+	w.SetClusterSecrets(set.With("edge/door", nil))
+	has("edge", nil)
 }
 
 // TestAClassHasNoSecret: shared resources never contain a secret.
