@@ -89,6 +89,12 @@ func TestEnvoyAccessLogs(t *testing.T) {
 		if out := s.edge.process.output(); strings.Contains(out, "/off") || len(s.collector.all("/off")) > 0 {
 			t.Errorf("what the namespace switched off was logged:\n%s", out)
 		}
+		s.set(telemetryOf("shop", "edge", `{selector: {matchLabels: {app: edge}}, accessLogging: [{providers: [{name: text}], filter: {expression: "requst.path != '' || response.cod < 500"}}, {providers: [{name: json}]}]}`))
+		s.call("/unknown")
+		s.awaitLogged(`"path":"/unknown"`)
+		if out := s.edge.process.output(); strings.Contains(out, "TEXT /unknown") {
+			t.Errorf("a filter matches that names unknown attributes:\n%s", out)
+		}
 		listeners := s.edge.mustHold()
 		s.set(telemetryOf("other", "namespace", `{accessLogging: [{providers: [{name: text}]}]}`))
 		for name, h := range s.edge.mustHold() {

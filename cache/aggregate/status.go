@@ -3,11 +3,12 @@ package aggregate
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hashicorp/go-multierror"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/portolan-mesh/portolan/storage/errlist"
 )
 
 // Status describes a source.
@@ -104,13 +105,7 @@ func (c *Cache) Degraded() error {
 	if all == nil {
 		return nil
 	}
-	all.ErrorFormat = func(errs []error) string {
-		var texts []string
-		for _, err := range errs {
-			texts = append(texts, err.Error())
-		}
-		return strings.Join(texts, "; ")
-	}
+	all.ErrorFormat = errlist.OneLine
 	return all
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache/kube/cluster"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/errlist"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
@@ -115,9 +116,5 @@ func joined(all []error) error {
 	if len(all) == 0 {
 		return nil
 	}
-	var texts []string
-	for _, err := range all {
-		texts = append(texts, strings.ReplaceAll(err.Error(), "\u00a0", " ")) // as protobuf writes them
-	}
-	return errors.New(strings.Join(texts, "; "))
+	return errors.New(strings.ReplaceAll(errlist.OneLine(all), "\u00a0", " ")) // as protobuf writes them
 }

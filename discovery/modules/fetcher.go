@@ -165,7 +165,12 @@ func (f *Fetcher) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	slots := make(chan struct{}, maxFetches)
-	client, fetches := newClient(), map[wasm.Source]underWay{}
+	client, err := newClient()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	fetches := map[wasm.Source]underWay{}
 	defer func() {
 		for _, one := range fetches {
 			one.stop()
@@ -190,7 +195,7 @@ func (f *Fetcher) Run(ctx context.Context) error {
 				fetches[source] = one
 				running.Go(func() {
 					defer one.stop()
-					f.fetch(one, slots, source, func() (*Module, error) { return fetch(one, client, source) })
+					f.fetch(one, slots, source, func() (*Module, error) { return get(one, client, source) })
 				})
 			}
 		}

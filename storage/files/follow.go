@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -265,42 +264,6 @@ func (f *follower[T]) isAbsent(rel string) bool {
 	}
 	_, err := stat(f.absolute(rel))
 	return missing(err)
-}
-
-// deferLinked defers files behind symbolic links, unless all of them were read at one time:
-// swapping one link may change them all, also those that were found unchanged.
-func (f *follower[T]) deferLinked(findings []finding[T]) {
-	var behind []*finding[T]
-	read := false
-	for i := range findings {
-		if found := &findings[i]; (found.outcome == wasRead || found.outcome == unchanged) && f.isBehindLink(found) {
-			behind, read = append(behind, found), read || found.outcome == wasRead
-		}
-	}
-	if !read || !slices.ContainsFunc(behind, func(found *finding[T]) bool {
-		s, err := stat(f.absolute(found.path))
-		return err != nil || s.fingerprint != found.print
-	}) {
-		return
-	}
-	now := time.Now()
-	for _, found := range behind {
-		found.outcome, found.touched = inWork, now
-	}
-}
-
-// isBehindLink says whether a symbolic link leads to a file, or to a directory that it is
-// below.
-func (f *follower[T]) isBehindLink(found *finding[T]) bool {
-	if found.link {
-		return true
-	}
-	for dir := path.Dir(found.path); dir != top; dir = path.Dir(dir) {
-		if f.dirs[dir].link {
-			return true
-		}
-	}
-	return false
 }
 
 var errInWork = errors.New("is being written to all the time, and is not read before it is at rest")

@@ -283,3 +283,44 @@ func TestFollowNeedsAPath(t *testing.T) {
 		t.Error("an empty path was taken")
 	}
 }
+
+// TestFollowFilesBehindOneLink: a swapped link changes all files behind it at one time, also
+// where nothing notifies of the swap, and only one of them seems to have changed.
+func TestFollowFilesBehindOneLink(t *testing.T) {
+	t.Parallel()
+	outside := t.TempDir()
+	link := func(target, name string) {
+		must(t, os.Symlink(target, name+".new"))
+		must(t, os.Rename(name+".new", name))
+	}
+	volume := func(round string) {
+		dir := filepath.Join(outside, "v"+round)
+		must(t, os.MkdirAll(filepath.Join(dir, "deep"), 0o755))
+		for _, name := range []string{"x.yaml", "deep/y.yaml"} {
+			must(t, os.WriteFile(filepath.Join(dir, name), []byte(round), 0o644))
+		}
+		link(dir, filepath.Join(outside, "data"))
+	}
+	volume("0")
+	dir := t.TempDir()
+	link(filepath.Join(outside, "data", "deep"), filepath.Join(dir, "deep"))
+	touch := func() { link(filepath.Join(outside, "data", "x.yaml"), filepath.Join(dir, "x.yaml")) }
+	touch()
+	s := follow(t, dir)
+	s.await("deep/y.yaml=0 x.yaml=0")
+	for _, round := range []string{"1", "2", "3"} {
+		volume(round)
+		touch() // the only one of which the system notifies
+		s.eventually("all are of round "+round, func() bool {
+			now := s.holds()
+			if strings.Count(now, now[len(now)-1:]) != 2 {
+				t.Fatalf("%s were read of two rounds", now)
+			}
+			return now == "deep/y.yaml="+round+" x.yaml="+round
+		})
+	}
+	must(t, os.RemoveAll(filepath.Join(outside, "v3", "deep")))
+	must(t, os.WriteFile(filepath.Join(outside, "v3", "x.yaml"), []byte("4"), 0o644))
+	touch()
+	s.await("x.yaml=4") // what is gone makes nobody wait for ever
+}

@@ -273,18 +273,3 @@ func (f *follower[T]) isDirectory(rel string) bool {
 	_, ok := f.dirs[rel]
 	return ok
 }
-
-// linked touches all that is behind symbolic links, since a hidden link has changed, to
-// which they may lead.
-func (f *follower[T]) linked(now time.Time) {
-	for rel, file := range f.files {
-		if file.link {
-			f.touch(rel, now)
-		}
-	}
-	for rel, dir := range f.dirs {
-		if dir.link && rel != top {
-			f.walk(rel, f.ancestors(rel), now)
-		}
-	}
-}

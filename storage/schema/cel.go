@@ -40,15 +40,21 @@ var celToken = regexp.MustCompile(`^(?:` +
 // CheckCEL says why a proxy would refuse an expression of CEL; nil if it takes it.
 // (The grammar: cel-spec, doc/langdef.md.)
 func CheckCEL(expression string) error {
+	_, err := parseCEL(expression)
+	return err
+}
+
+// parseCEL returns the attributes that an expression names, in its order.
+func parseCEL(expression string) ([]celAttribute, error) {
 	p := &celParser{rest: expression}
 	if p.next(); p.err == nil && p.kind == "" {
-		return errors.New("is empty")
+		return nil, errors.New("is empty")
 	}
 	p.expression()
 	if p.err == nil && p.kind != "" {
 		p.unexpected()
 	}
-	return p.err
+	return p.attributes, p.err
 }
 
 // celParser reads an expression by recursive descent. It stops at the first fault.
@@ -57,6 +63,7 @@ type celParser struct {
 	kind, token string // of the current token; an empty kind is the end
 	read        int    // how many tokens were read
 	depth       int
+	attributes  []celAttribute
 	err         error
 }
 
@@ -145,16 +152,24 @@ func (p *celParser) unary() {
 
 // member reads a value with what is selected from it, and says whether the last was a field.
 func (p *celParser) member() (field bool) {
-	field = p.primary()
-	for {
+	of := -1 // the index of the attribute whose member comes next
+	if root := p.primary(); root != "" {
+		of = len(p.attributes)
+		p.attributes = append(p.attributes, celAttribute{root: root})
+	}
+	for ; ; of = -1 {
 		switch {
 		case p.take("."):
 			name := p.name()
 			if field = !p.take("("); !field {
 				p.call(celMethods, name, p.list(")"))
+			} else if of >= 0 {
+				p.attributes[of].member = name
 			}
 		case p.take("["):
-			p.expression()
+			if text := p.alone(); of >= 0 && len(text) > 2 && strings.ContainsRune(`"'`, rune(text[0])) {
+				p.attributes[of].member = strings.Trim(text, text[:1])
+			}
 			p.want("]")
 			field = false
 		case p.kind == "sign" && p.token == "{":
@@ -164,6 +179,15 @@ func (p *celParser) member() (field bool) {
 			return field
 		}
 	}
+}
+
+// alone reads an expression, and returns it if it is a text.
+func (p *celParser) alone() string {
+	kind, token, read := p.kind, p.token, p.read
+	if p.expression(); kind != "text" || p.read != read+1 {
+		return ""
+	}
+	return token
 }
 
 // name reads a name.
@@ -177,7 +201,8 @@ func (p *celParser) name() string {
 	return name
 }
 
-func (p *celParser) primary() (field bool) {
+// primary reads a value, and returns its name if it is that of an attribute.
+func (p *celParser) primary() (name string) {
 	switch {
 	case p.kind == "number":
 		p.next()
@@ -192,16 +217,17 @@ func (p *celParser) primary() (field bool) {
 		p.entries()
 	default:
 		p.take(".")
-		name := p.name()
+		name = p.name()
 		switch {
 		case !p.take("("):
+			return name
 		case name == "has":
 			p.has()
 		default:
 			p.call(celFunctions, name, p.list(")"))
 		}
 	}
-	return false
+	return ""
 }
 
 // has reads the argument of the macro has, which is a field of something.
@@ -219,12 +245,8 @@ func (p *celParser) list(closing string) (args celArguments) {
 		if args.count > 0 {
 			p.want(",")
 		}
-		kind, token, read := p.kind, p.token, p.read
 		args.count++
-		p.expression()
-		if args.last = ""; kind == "text" && p.read == read+1 {
-			args.last = token
-		}
+		args.last = p.alone()
 		if p.err != nil {
 			return args
 		}

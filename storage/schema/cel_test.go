@@ -7,7 +7,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
-// TestCEL: an expression is taken if Envoy takes it. TestEnvoyTakesCheckedExpressions asks Envoy.
+// TestCEL: an expression is taken if Envoy takes it. TestEnvoyAccessLogs and TestEnvoyMetrics have Envoy take some.
 func TestCEL(t *testing.T) {
 	t.Parallel()
 	for _, sound := range soundCEL {

@@ -76,10 +76,13 @@ var celCommand = regexp.MustCompile(`^%CEL\((.*?)\)(:[0-9]{1,9})?%`)
 
 // format says what is wrong with the value of a header, in which Envoy replaces
 // commands.
-func format(value string) error { return formatOf(value, commands, false) }
+func format(value string) error { return formatOf(value, commands, nil) }
 
-// tagFormat says what is wrong with a format of a tag of spans, which may have CEL.
-func tagFormat(value string) error { return formatOf(value, commands, true) }
+// tagFormat says what is wrong with a format of a tag of spans, which may have CEL, by what is wrong
+// with an expression.
+func tagFormat(value string, cel func(expression string) error) error {
+	return formatOf(value, commands, cel)
+}
 
 var logCommands = func() map[string]func(asked, length string) bool {
 	out := maps.Clone(commands)
@@ -87,7 +90,7 @@ var logCommands = func() map[string]func(asked, length string) bool {
 	return out
 }()
 
-func formatOf(value string, commands map[string]func(asked, length string) bool, cel bool) error {
+func formatOf(value string, commands map[string]func(asked, length string) bool, cel func(expression string) error) error {
 	for rest := value; ; {
 		at := strings.IndexByte(rest, '%')
 		if at < 0 {
@@ -98,8 +101,8 @@ func formatOf(value string, commands map[string]func(asked, length string) bool,
 			rest = rest[len("%%"):]
 			continue
 		}
-		if found := celCommand.FindStringSubmatch(rest); cel && found != nil {
-			if err := CheckCEL(found[1]); err != nil {
+		if found := celCommand.FindStringSubmatch(rest); cel != nil && found != nil {
+			if err := cel(found[1]); err != nil {
 				return fmt.Errorf("has %s, whose expression %w", found[0], err)
 			}
 			rest = rest[len(found[0]):]

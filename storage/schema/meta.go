@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,7 +36,25 @@ func (r *Report) meta(c *config.Config, clusterScoped bool) {
 	}
 	m.at("labels").labels(c.Labels)
 	m.at("annotations").annotations(c.Annotations)
+	m.at("annotations").key(ProxyConfigAnnotation).misplaced(c)
 	m.at("ownerReferences").owners(c.OwnerReferences)
+}
+
+// misplaced warns of an object with the annotation of a ProxyConfig, which belongs into the spec of a
+// WorkloadGroup. The entries that a group makes have it from there.
+func (c checker) misplaced(object *config.Config) {
+	ofGroup := func(o metav1.OwnerReference) bool { return o.Kind == WorkloadGroup.Kind }
+	if _, ok := object.Annotations[ProxyConfigAnnotation]; !ok || object.Kind == WorkloadEntry.Kind && slices.ContainsFunc(object.OwnerReferences, ofGroup) {
+		return
+	}
+	switch object.Kind {
+	case WorkloadGroup.Kind:
+		c.warn("has no effect in metadata of the object: put it into spec.metadata.annotations, which is for the machines of the group")
+	case WorkloadEntry.Kind:
+		c.warn("has no effect on a WorkloadEntry: put it into spec.metadata.annotations of the machine's WorkloadGroup, or write a ProxyConfig that selects the machine by its labels")
+	default:
+		c.warn("has no effect on a %s: write a ProxyConfig that selects the proxies by their labels", object.Kind)
+	}
 }
 
 // owners checks owner references as Kubernetes does.

@@ -105,7 +105,7 @@ func headerNames(c checker, names []string) {
 
 // checkLogFormat checks the text and the labels of a format, in which Envoy replaces commands.
 func checkLogFormat(c checker, text string, labels *structpb.Struct) {
-	c.at("text").failIf(formatOf(text, logCommands, true))
+	c.at("text").failIf(formatOf(text, logCommands, c.at("text").expression))
 	checkLogLabels(c.at("labels"), labels)
 }
 
@@ -113,7 +113,7 @@ func checkLogLabels(c checker, labels *structpb.Struct) {
 	for _, name := range sortedKeys(labels.GetFields()) {
 		c, value := c.key(name), labels.GetFields()[name]
 		checkLogLabels(c, value.GetStructValue())
-		c.failIf(formatOf(value.GetStringValue(), logCommands, true))
+		c.failIf(formatOf(value.GetStringValue(), logCommands, c.expression))
 	}
 }
 

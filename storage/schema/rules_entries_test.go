@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
@@ -37,6 +38,39 @@ func TestProxyConfigOfEntries(t *testing.T) {
 		refused, warned := validate(t, document)
 		if got := strings.Join(append(refused, warned...), "\n"); got != want {
 			t.Errorf("%s: got %q, want %q", more, got, want)
+		}
+	}
+}
+
+// TestProxyConfigElsewhere: the annotation of a ProxyConfig is warned of where nothing reads it.
+func TestProxyConfigElsewhere(t *testing.T) {
+	t.Parallel()
+	for kind, c := range map[config.GroupVersionKind]struct{ spec, want string }{
+		schema.WorkloadGroup: {"{template: {serviceAccount: web}}", "has no effect in metadata of the object: put it into spec.metadata.annotations, which is for the machines of the group"},
+		schema.Gateway: {`{servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ["*"]}]}`,
+			"has no effect on a Gateway: write a ProxyConfig that selects the proxies by their labels"},
+	} {
+		document := strings.Replace(spec(kind, c.spec), "namespace: shop}", "namespace: shop, annotations: {proxy.istio.io/config: '{concurrency: 2}'}}", 1)
+		refused, warned := validate(t, document)
+		if got, want := strings.Join(append(refused, warned...), "\n"), "metadata.annotations[proxy.istio.io/config] "+c.want; !strings.Contains(got, want) {
+			t.Errorf("%s: got %q, want %q", kind.Kind, got, want)
+		}
+	}
+}
+
+// TestConfigMapOfIstio: the mesh configuration of Istio is refused as a ConfigMap, with what to write
+// instead, and no other ConfigMap is.
+func TestConfigMapOfIstio(t *testing.T) {
+	t.Parallel()
+	for document, want := range map[string]string{
+		"metadata: {name: istio, namespace: istio-system}\ndata: {mesh: 'accessLogFile: /dev/stdout', meshNetworks: 'networks: {}'}": "data[mesh]: is the mesh configuration of Istio, which is an object of its own here: write it below spec: of a document with apiVersion: portolan.io/v1, kind: MeshConfig",
+		"metadata: {name: istio-1-31, namespace: istio-system}\ndata: {mesh: 'accessLogFile: /dev/stdout'}":                          "kind: MeshConfig and metadata: {name: default, namespace: istio-system}",
+		"metadata: {name: istio, namespace: shop}\ndata: {other: a}":                                                                 "",
+		"metadata: {name: paths, namespace: shop}\ndata: {mesh: a}":                                                                  "",
+	} {
+		refused, warned := validate(t, "apiVersion: v1\nkind: ConfigMap\n"+document+"\n")
+		if got := strings.Join(append(refused, warned...), "\n"); (want == "") != (got == "") || !strings.Contains(got, want) {
+			t.Errorf("%s: got %q, want %q", document, got, want)
 		}
 	}
 }

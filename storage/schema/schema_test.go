@@ -188,12 +188,12 @@ func faults(t *testing.T, err error) []*schema.FieldError {
 // validate reads one object and returns its faults and warnings in words.
 func validate(t *testing.T, document string) (refused, warned []string) {
 	t.Helper()
-	documents, err := config.Decode("test.yaml", []byte(document), schema.Pilot().Type)
+	documents, err := config.Decode("test.yaml", []byte(document), schema.All().Type)
 	if err != nil || len(documents) != 1 {
 		t.Fatalf("decode: %d documents, %v\n%s", len(documents), err, document)
 	}
 	c := documents[0].Config
-	warnings, err := schema.Pilot().Kind(c.GroupVersionKind).Validate(c)
+	warnings, err := schema.All().Kind(c.GroupVersionKind).Validate(c)
 	for _, f := range faults(t, err) {
 		refused = append(refused, f.Error())
 	}

@@ -1,6 +1,8 @@
 package schema
 
 import (
+	"strings"
+
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -27,6 +29,10 @@ const (
 	KeptEvents = maxOfKind
 )
 
+// istioConfigMap is the ConfigMap in which Istio has the mesh configuration; that of a revision has its
+// name behind a dash.
+const istioConfigMap = "istio"
+
 // Side returns the kinds of Kubernetes' own that controllers and kubectl need beside the kinds of
 // Pilot. They do not concern the mesh.
 func Side() Set { return NewSet(configMap(), event(), namespace(), lease()) }
@@ -47,6 +53,10 @@ func configMap() *Schema {
 func checkConfigMap(c checker, s *side.ConfigMap) {
 	if size := s.Size(); size > maxConfigMap {
 		c.at("data").fail("has %d bytes with what is in binaryData, and may have %d: this server keeps small ConfigMaps only", size, maxConfigMap)
+	}
+	if name := c.report.object.Name; s.Data["mesh"] != "" && (name == istioConfigMap || strings.HasPrefix(name, istioConfigMap+"-")) {
+		c.at("data").key("mesh").fail("is the mesh configuration of Istio, which is an object of its own here: write it below spec: of a document with " +
+			"apiVersion: portolan.io/v1, kind: MeshConfig and metadata: {name: default, namespace: istio-system}, and apply that (see docs/tasks/mesh-defaults.md)")
 	}
 	for _, name := range sortedKeys(s.Data) {
 		at := c.at("data").key(name)

@@ -1,7 +1,6 @@
 package schema
 
 import (
-	"errors"
 	"regexp"
 	"strings"
 	"time"
@@ -48,7 +47,8 @@ func checkTelemetry(c checker, t *telemetryv1.Telemetry) {
 		providers(c.at("providers"), l.GetProviders())
 		c.at("match", "mode").mode(l.GetMatch().GetMode())
 		if f := l.GetFilter(); f != nil {
-			c.at("filter", "expression").failIf(CheckCEL(f.GetExpression()))
+			at := c.at("filter", "expression")
+			at.failIf(at.expression(f.GetExpression()))
 		}
 	})
 }
@@ -86,7 +86,7 @@ func checkTag(c checker, name string, tag *telemetryv1.Tracing_CustomTag) {
 		if at := at.at("formatter", "value"); t.Formatter.GetValue() == "" {
 			at.fail("is missing")
 		} else {
-			at.failIf(tagFormat(t.Formatter.GetValue()))
+			at.failIf(tagFormat(t.Formatter.GetValue(), at.expression))
 		}
 	}
 }
@@ -114,7 +114,7 @@ func checkOverride(c checker, o *telemetryv1.MetricsOverrides) {
 		case tag.GetOperation() == telemetryv1.MetricsOverrides_TagOverride_REMOVE && tag.GetValue() != "":
 			at.at("value").fail("does not go with REMOVE: leave it out")
 		case tag.GetValue() != "":
-			at.at("value").failIf(checkTagValue(tag.GetValue()))
+			at.at("value").checkTagValue(tag.GetValue())
 		}
 	}
 }
@@ -122,11 +122,12 @@ func checkOverride(c checker, o *telemetryv1.MetricsOverrides) {
 // tagName matches what Prometheus takes for the name of a label.
 var tagName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// checkTagValue says why proxies do not take an expression for a tag. They have it within a command
+// checkTagValue refuses an expression that proxies do not take for a tag. They have it within a command
 // of a format, which ends at the first ")%".
-func checkTagValue(value string) error {
+func (c checker) checkTagValue(value string) {
 	if strings.Contains(value, ")%") {
-		return errors.New(`has ")%", at which the command ends that proxies read it in: put a space between`)
+		c.fail(`has ")%%", at which the command ends that proxies read it in: put a space between`)
+		return
 	}
-	return CheckCEL(value)
+	c.failIf(c.expression(value))
 }

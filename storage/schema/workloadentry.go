@@ -2,11 +2,9 @@ package schema
 
 import (
 	"path"
-	"slices"
 	"strings"
 
 	networking "istio.io/api/networking/v1alpha3"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/health"
@@ -47,11 +45,6 @@ func checkWorkloadEntryObject(c checker, w *networking.WorkloadEntry) {
 				c.report.at("metadata").at("annotations").key(annotation).fail("%s", err)
 			}
 		}
-	}
-	ofGroup := func(o metav1.OwnerReference) bool { return o.Kind == WorkloadGroup.Kind }
-	if _, ok := c.report.object.Annotations[ProxyConfigAnnotation]; ok && !slices.ContainsFunc(c.report.object.OwnerReferences, ofGroup) {
-		c.report.at("metadata").at("annotations").key(ProxyConfigAnnotation).
-			warn("has no effect on a WorkloadEntry: put it into spec.metadata.annotations of the machine's WorkloadGroup, or write a ProxyConfig that selects the machine by its labels")
 	}
 	if err := labels.Instance(c.report.object.Labels).CheckTLSMode(); err != nil {
 		c.report.at("metadata").at("labels").key(labels.TLSMode).fail("%s", err)

@@ -140,10 +140,12 @@ const (
 	MeshConfigUnused    Code = "PTL0431"
 	ProxyConfigOverlap  Code = "PTL0432"
 	LogFormatUnfit      Code = "PTL0433"
+	LogUnwritten        Code = "PTL0434"
 	TelemetryShadowed   Code = "PTL0451"
 	ReporterMissing     Code = "PTL0452"
 	ReporterUnfit       Code = "PTL0453"
 	TelemetryNotForGRPC Code = "PTL0454"
+	TelemetryUnmatched  Code = "PTL0455"
 	PatchFailed         Code = "PTL0461"
 	PatchIdle           Code = "PTL0462"
 	PatchFaulty         Code = "PTL0471"
@@ -254,7 +256,7 @@ var kinds = []Kind{
 	{PeersChange, "", Info, status.PartlyServed, "PeerAuthentications of a namespace have changed, and not all proxies follow them yet", "servers take what the former and the new ones ask for, until clients follow"},
 	{PlaintextBegins, "", Warning, "", "a change takes encryption away: modes, a rule or labels of endpoints", "clients send plaintext, or servers take it, once the change is through; policies that name identities know no caller then"},
 	{PeersPortUnused, "", Info, status.ResolvedRefs, "portLevelMtls of a PeerAuthentication names a port at which no workload of it takes connections", "what it says of the port has no effect"},
-	{PolicyUnused, "", Info, status.ResolvedRefs, "an AuthorizationPolicy, a RequestAuthentication, a Telemetry, a WasmPlugin or an EnvoyFilter selects no known proxy, or targets no gateway", "it has no effect"},
+	{PolicyUnused, "", Info, status.ResolvedRefs, "an AuthorizationPolicy, a RequestAuthentication, a Telemetry, a WasmPlugin, an EnvoyFilter or a ProxyConfig selects no known proxy, or targets no gateway", "it has no effect"},
 	{PolicyShutsOut, "", Info, status.PartlyServed, "an ALLOW policy has no rules, and no other ALLOW policy is for its workloads", "the workloads refuse every request"},
 	{PolicyShadowed, "", Warning, status.Conflicted, "a DENY policy refuses all that an ALLOW policy allows", "the ALLOW policy has no effect"},
 	{RuleNeverMatches, "", Warning, status.PartlyServed, "a policy names a path, a host or a principal that no request has", "the value matches nothing"},
@@ -283,10 +285,12 @@ var kinds = []Kind{
 	{MeshConfigUnused, "", Warning, status.ResolvedRefs, "a MeshConfig is outside the root namespace of the mesh", "it has no effect"},
 	{ProxyConfigOverlap, "", Warning, status.Conflicted, "an older ProxyConfig is for the same proxies: those of the mesh, of the namespace, or with the same labels", "the older one counts alone for them"},
 	{LogFormatUnfit, "", Warning, status.PartlyServed, "accessLogFormat of the mesh is no JSON object, and accessLogEncoding is JSON", "access logs have Istio's own fields"},
+	{LogUnwritten, "", Info, status.PartlyServed, "a MeshConfig has accessLogFormat or accessLogEncoding, and the mesh neither an accessLogFile nor the provider envoy for all", "nothing is logged in that format, unless a Telemetry of a namespace names the provider envoy"},
 	{TelemetryShadowed, "", Warning, status.Conflicted, "an older Telemetry is for the same proxies: those of the mesh, of the namespace, or those that both select", "the older one is used alone for them"},
 	{ReporterMissing, "", Error, status.ResolvedRefs, "a Telemetry or a MeshConfig names a provider that the mesh configuration does not have, or whose service a proxy does not see, or a Telemetry traces without a provider", "proxies send it nothing, and go on with all else"},
 	{ReporterUnfit, "", Warning, status.PartlyServed, "a Telemetry names a provider for what Envoy cannot send to it", "proxies send it nothing"},
 	{TelemetryNotForGRPC, "", Info, status.PartlyServed, "a Telemetry is for a gRPC program without a proxy", "the program takes neither logs, traces nor metrics from it"},
+	{TelemetryUnmatched, "", Warning, status.ResolvedRefs, "an entry of a Telemetry is for what comes into workloads alone (SERVER), and the Telemetry is for gateways alone", "the entry has no effect"},
 	{PatchFailed, "", Error, status.PartlyServed, "a patch of an EnvoyFilter could not be applied to a resource that it matches", "proxies have the resource without the patch; other patches of it apply"},
 	{PatchIdle, "", Warning, status.ResolvedRefs, "a patch of an EnvoyFilter matches nothing in any connected proxy, though the EnvoyFilter selects some", "the patch has no effect until something matches"},
 	{PatchFaulty, "", Error, status.PartlyServed, "a patch of an EnvoyFilter has a value that cannot be read, or that no Envoy takes", "the patch has no effect"},
@@ -295,7 +299,7 @@ var kinds = []Kind{
 	{ModuleMissing, "", Error, status.ResolvedRefs, "the leading server cannot fetch the module of a WasmPlugin, or nothing says where it is", "proxies go on with the plugin as it was before; without that failStrategy decides whether all requests pass or none"},
 	{ModuleAwaited, "", Warning, status.ResolvedRefs, "the leading server has not fetched the module of a WasmPlugin yet", "proxies go on with the plugin as it was before; without that failStrategy decides whether all requests pass or none"},
 	{ModuleUnverified, "", Warning, status.PartlyServed, "a WasmPlugin gives the sha256 of a file on the machines", "nobody checks it, and an Envoy reads a replaced file only when the WasmPlugin changes"},
-	{PluginUnmatched, "", Warning, status.ResolvedRefs, "a WasmPlugin matches what comes into workloads alone (SERVER), and is for gateways alone", "it has no effect"},
+	{PluginUnmatched, "", Warning, status.ResolvedRefs, "a WasmPlugin matches a port that none of its proxies has, or what comes into workloads alone (SERVER) and is for gateways alone", "that part of it matches nothing"},
 	{PluginNotForGRPC, "", Warning, status.PartlyServed, "a WasmPlugin is for a gRPC program without a proxy", "the program runs no plugins: what the plugin would refuse or change passes there as it is"},
 	{IngressUnserved, "", Warning, status.ResolvedRefs, "an Ingress is of a class that gateways here do not serve", "no gateway has its routes"},
 }

@@ -24,10 +24,12 @@ func TestVerdictsOfProxyConfigs(t *testing.T) {
 		objects []string
 		want    []string
 	}{
-		"one of each level": {[]string{of("istio-system/a", "{concurrency: 1}"), of("b", "{concurrency: 2}"), of("c", ofWeb)}, nil},
-		"two of the mesh":   {[]string{of("istio-system/a", "{concurrency: 1}"), of("istio-system/b", "{concurrency: 2}")}, []string{"b PTL0432 spec beside a"}},
-		"two of a workload": {[]string{of("a", ofWeb), of("b", ofX)}, []string{"b PTL0432 spec beside a"}},
-		"two of nobody yet": {[]string{of("a", ofNone), of("b", ofNone)}, []string{"b PTL0432 spec beside a"}},
+		"one of each level":                     {[]string{of("istio-system/a", "{concurrency: 1}"), of("b", "{concurrency: 2}"), of("c", ofWeb)}, nil},
+		"two of the mesh":                       {[]string{of("istio-system/a", "{concurrency: 1}"), of("istio-system/b", "{concurrency: 2}")}, []string{"b PTL0432 spec beside a"}},
+		"two of a workload":                     {[]string{of("a", ofWeb), of("b", ofX)}, []string{"b PTL0432 spec beside a"}},
+		"two of nobody yet":                     {[]string{of("a", ofNone), of("b", ofNone)}, []string{"a PTL0371 spec.selector", "b PTL0432 spec beside a", "b PTL0371 spec.selector"}},
+		"the root namespace selects of its own": {[]string{of("istio-system/a", ofWeb)}, []string{"a PTL0371 spec.selector"}},
+		"a namespace without proxies":           {[]string{of("other/a", "{concurrency: 1}")}, nil},
 	} {
 		w := xdstest.NewWorld(t, c.objects...)
 		got := said((*index.Index)(nil).Next(verdict.Facts{Mesh: w.Context(), Proxies: proxies(web)}))

@@ -2,11 +2,13 @@ package verdict_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/portolan-mesh/portolan/storage/status"
 	"github.com/portolan-mesh/portolan/xds/verdict"
 	"github.com/portolan-mesh/portolan/xds/verdict/index"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
@@ -32,7 +34,7 @@ extensionProviders:
 		"no service": {map[string]string{"a": `{accessLogging: [{providers: [{name: lines}, {name: gone}]}]}`}, []string{"a PTL0452 spec.accessLogging[0].providers[1].name"}},
 		"unfit":      {map[string]string{"a": `{tracing: [{providers: [{name: old}]}], metrics: [{providers: [{name: lines}]}]}`}, []string{"a PTL0453 spec.metrics[0].providers[0].name", "a PTL0453 spec.tracing[0].providers[0].name"}},
 		"nowhere":    {map[string]string{"a": `{tracing: [{randomSamplingPercentage: 1}]}`}, []string{"a PTL0452 spec.tracing"}},
-		"two":        {map[string]string{"a": `{accessLogging: [{}]}`, "b": `{accessLogging: [{}]}`}, []string{"b PTL0451 spec.selector beside a"}},
+		"two":        {map[string]string{"a": `{accessLogging: [{}]}`, "b": `{accessLogging: [{}]}`}, []string{"b PTL0451 spec beside a"}},
 		"nobody":     {map[string]string{"a": `{selector: {matchLabels: {app: none}}, accessLogging: [{}]}`}, []string{"a PTL0371 spec.selector"}},
 		"no gateway": {map[string]string{"a": `{targetRefs: [{kind: Gateway, group: networking.istio.io, name: none}], accessLogging: [{}]}`}, []string{"a PTL0103 spec.targetRefs[0].name"}},
 	} {
@@ -56,17 +58,85 @@ extensionProviders:
 func TestMeshConfigs(t *testing.T) {
 	t.Parallel()
 	for spec, want := range map[string][]string{
-		`{extensionProviders: [{name: lines, envoyFileAccessLog: {path: /dev/null}}], defaultProviders: {accessLogging: [lines, envoy], metrics: [prometheus]}, accessLogFormat: '%PROTOCOL%'}`: nil,
+		`{extensionProviders: [{name: lines, envoyFileAccessLog: {path: /dev/null}}], defaultProviders: {accessLogging: [lines, envoy], metrics: [prometheus]}, accessLogFile: /dev/null, accessLogFormat: '%PROTOCOL%'}`: nil,
 		`{defaultProviders: {accessLogging: [nope], metrics: [envoy], tracing: [nope]}}`: {
 			"default PTL0452 spec.defaultProviders.accessLogging[0]", "default PTL0452 spec.defaultProviders.tracing[0]", "default PTL0453 spec.defaultProviders.metrics[0]"},
 		`{extensionProviders: [{name: spans, zipkin: {service: none.example.com, port: 80}}], defaultProviders: {tracing: [spans]}}`: {"default PTL0452 spec.defaultProviders.tracing[0]"},
-		`{accessLogEncoding: JSON, accessLogFormat: '{"path": "%REQ(:PATH)%"}'}`:                                                     nil,
-		`{accessLogEncoding: JSON, accessLogFormat: '{"path": "%REQ(:PATH)%"'}`:                                                      {"default PTL0433 spec.accessLogFormat"},
+		`{accessLogFile: /dev/null, accessLogEncoding: JSON, accessLogFormat: '{"path": "%REQ(:PATH)%"}'}`:                           nil,
+		`{accessLogFile: /dev/null, accessLogEncoding: JSON, accessLogFormat: '{"path": "%REQ(:PATH)%"'}`:                            {"default PTL0433 spec.accessLogFormat"},
+		`{accessLogFormat: '%PROTOCOL%'}`: {"default PTL0434 spec.accessLogFormat"},
+		`{accessLogEncoding: JSON}`:       {"default PTL0434 spec.accessLogEncoding"},
 	} {
 		w := xdstest.NewWorld(t, "apiVersion: portolan.io/v1\nkind: MeshConfig\nmetadata: {name: default, namespace: istio-system}\nspec: "+spec)
 		got := said((*index.Index)(nil).Next(verdict.Facts{Mesh: w.Context()}))
 		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", spec, diff)
+		}
+	}
+}
+
+// TestFormatsOfLogs: a format of access logs has a verdict, unless something is logged in it.
+func TestFormatsOfLogs(t *testing.T) {
+	t.Parallel()
+	const format = "apiVersion: portolan.io/v1\nkind: MeshConfig\nmetadata: {name: default, namespace: istio-system}\nspec: {accessLogFormat: '%PROTOCOL%'}"
+	for name, c := range map[string]struct {
+		file, telemetry string
+		want            []string
+	}{
+		"nothing":                   {"", "", []string{"default PTL0434 spec.accessLogFormat"}},
+		"a file of the mesh":        {"accessLogFile: /dev/null", "", nil},
+		"a default provider":        {"defaultProviders: {accessLogging: [envoy]}", "", nil},
+		"a provider of a mesh":      {"", `{accessLogging: [{providers: [{name: envoy}]}]}`, nil},
+		"another provider":          {"", `{accessLogging: [{providers: [{name: other}]}]}`, []string{"default PTL0434 spec.accessLogFormat", "a PTL0452 spec.accessLogging[0].providers[0].name"}},
+		"an entry without provider": {"", `{accessLogging: [{disabled: false}]}`, []string{"default PTL0434 spec.accessLogFormat"}},
+	} {
+		objects := []string{format}
+		if c.telemetry != "" {
+			objects = append(objects, xdstest.Object("Telemetry", "istio-system/a", c.telemetry))
+		}
+		w := xdstest.NewWorld(t)
+		if c.file != "" {
+			w.SetMesh(c.file)
+		}
+		w.Apply(objects...)
+		got := said((*index.Index)(nil).Next(verdict.Facts{Mesh: w.Context()}))
+		if diff := cmp.Diff(c.want, got, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", name, diff)
+		}
+	}
+}
+
+// TestUnmatchedTraffic: what a Telemetry or a WasmPlugin says of traffic that its proxies do not have,
+// has a verdict.
+func TestUnmatchedTraffic(t *testing.T) {
+	t.Parallel()
+	of := func(kind, node, address, app string) *status.Proxy {
+		return &status.Proxy{Node: kind + "~" + address + "~" + node + "~d", Type: kind, Namespace: "default", Addresses: []string{address}, Labels: map[string]string{"app": app}, Replica: "r"}
+	}
+	edge, web := of("router", "edge", "10.0.0.1", "edge"), of("sidecar", "web", "10.0.0.2", "web")
+	const ofEdge, url = "selector: {matchLabels: {app: edge}}, ", "url: file:///x.wasm, "
+	for name, c := range map[string]struct {
+		kind, spec string
+		want       []string
+	}{
+		"a Telemetry for gateways": {"Telemetry", "{" + ofEdge + `accessLogging: [{}, {match: {mode: SERVER}}], metrics: [{overrides: [{match: {mode: SERVER}, disabled: true}]}], tracing: [{match: {mode: SERVER}, randomSamplingPercentage: 1}]}`,
+			[]string{"a PTL0452 spec.tracing", "a PTL0455 spec.accessLogging[1].match.mode", "a PTL0455 spec.metrics[0].overrides[0].match.mode", "a PTL0455 spec.tracing[0].match.mode"}},
+		"a Telemetry for all":        {"Telemetry", `{accessLogging: [{match: {mode: SERVER}}]}`, nil},
+		"a Telemetry of clients":     {"Telemetry", "{" + ofEdge + `accessLogging: [{match: {mode: CLIENT}}]}`, nil},
+		"a plugin for gateways":      {"WasmPlugin", "{" + ofEdge + url + `match: [{mode: SERVER}]}`, []string{"a PTL0484 spec.match[0].mode"}},
+		"ports of a gateway":         {"WasmPlugin", "{" + ofEdge + url + `match: [{ports: [{number: 8443}, {number: 8444}]}]}`, []string{"a PTL0484 spec.match[0].ports[1].number"}},
+		"ports of anybody":           {"WasmPlugin", "{" + url + `match: [{ports: [{number: 8443}, {number: 80}, {number: 8080}, {number: 9}, {number: 7001}]}]}`, []string{"a PTL0484 spec.match[0].ports[3].number"}},
+		"ports of workloads":         {"WasmPlugin", "{" + url + `match: [{mode: SERVER, ports: [{number: 80}, {number: 8080}]}]}`, []string{"a PTL0484 spec.match[0].ports[0].number"}},
+		"ports of services":          {"WasmPlugin", "{" + url + `match: [{mode: CLIENT, ports: [{number: 80}, {number: 8080}]}]}`, []string{"a PTL0484 spec.match[0].ports[1].number"}},
+		"ports of nobody known, yet": {"WasmPlugin", "{selector: {matchLabels: {app: none}}, " + url + `match: [{ports: [{number: 9}]}]}`, []string{"a PTL0371 spec.selector"}},
+	} {
+		w := xdstest.NewWorld(t,
+			xdstest.Object("ServiceEntry", "web", `{hosts: [web.example.com], ports: [{number: 80, targetPort: 8080, name: http, protocol: HTTP}, {number: 7001, name: tcp, protocol: TCP}], resolution: STATIC, endpoints: [{address: 10.0.0.2}]}`),
+			xdstest.Object("Gateway", "door", `{selector: {app: edge}, servers: [{port: {number: 8443, name: http, protocol: HTTP}, hosts: ["*"]}]}`),
+			strings.Replace(xdstest.Object(c.kind, "a", c.spec), "networking.istio.io/v1", map[string]string{"WasmPlugin": "extensions.istio.io/v1alpha1", "Telemetry": "telemetry.istio.io/v1"}[c.kind], 1))
+		got := slices.DeleteFunc(said((*index.Index)(nil).Next(verdict.Facts{Mesh: w.Context(), Proxies: proxies(edge, web)})), func(v string) bool { return v[0] != 'a' })
+		if diff := cmp.Diff(c.want, got, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", name, diff)
 		}
 	}
 }

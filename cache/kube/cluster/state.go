@@ -17,6 +17,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/errlist"
 )
 
 // The reasons for which a resource is not followed although the cluster answers.
@@ -273,18 +274,9 @@ func (c *Cluster) Degraded() error {
 		add(s.degraded())
 	}
 	if reasons != nil {
-		reasons.ErrorFormat = joined
+		reasons.ErrorFormat = errlist.OneLine
 	}
 	return reasons.ErrorOrNil()
-}
-
-// joined formats errors in one line.
-func joined(all []error) string {
-	var texts []string
-	for _, err := range all {
-		texts = append(texts, err.Error())
-	}
-	return strings.Join(texts, "; ")
 }
 
 // Synced says whether every resource being followed was listed once.

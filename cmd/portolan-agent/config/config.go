@@ -22,8 +22,8 @@ import (
 
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/address"
 	"github.com/portolan-mesh/portolan/cmd/portolan-agent/capture"
-	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/discovery/node"
+	"github.com/portolan-mesh/portolan/storage/errlist"
 	"github.com/portolan-mesh/portolan/xds/bootstrap"
 )
 
@@ -322,7 +322,7 @@ func (c Config) Validate() error {
 		}
 	}
 	if faults != nil {
-		faults.ErrorFormat = exit.Lines
+		faults.ErrorFormat = errlist.Lines
 	}
 	return faults.ErrorOrNil()
 }

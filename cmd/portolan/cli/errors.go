@@ -12,9 +12,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/errlist"
 )
 
 // NothingDone returns an error which says that nothing was done, and why; nil if there are no
@@ -23,7 +23,7 @@ func NothingDone(done string, faults *multierror.Error) error {
 	if faults.ErrorOrNil() == nil {
 		return nil
 	}
-	faults.ErrorFormat = exit.Lines
+	faults.ErrorFormat = errlist.Lines
 	return fmt.Errorf("nothing was %s: %w", done, faults)
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/errlist"
 	"github.com/portolan-mesh/portolan/storage/refusal"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
@@ -69,20 +70,11 @@ func ofSource(err error) *apierrors.StatusError {
 	return refusal.New(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, err.Error())
 }
 
-// inOneLine is the text of several faults.
-func inOneLine(faults []error) string {
-	texts := make([]string, len(faults))
-	for i, fault := range faults {
-		texts[i] = fault.Error()
-	}
-	return strings.Join(texts, "; ")
-}
-
 // classify returns the status for a store's error.
 func classify(err error) *apierrors.StatusError {
 	var many *multierror.Error
 	if errors.As(err, &many) {
-		many.ErrorFormat = inOneLine
+		many.ErrorFormat = errlist.OneLine
 	}
 	var source *storage.SourceError
 	switch {

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/settings"
+	"github.com/portolan-mesh/portolan/storage/errlist"
 )
 
 // fields returns fields of each type, as on a command line.
@@ -132,7 +132,7 @@ func TestAllFaultsAtOnce(t *testing.T) {
 		t.Fatal("no fault")
 	}
 	var got []string
-	for line := range strings.SplitSeq(exit.Lines(err.(*multierror.Error).Errors), "\n") {
+	for line := range strings.SplitSeq(errlist.Lines(err.(*multierror.Error).Errors), "\n") {
 		got = append(got, strings.TrimPrefix(strings.TrimSpace(line), file))
 	}
 	want := []string{

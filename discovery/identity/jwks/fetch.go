@@ -2,19 +2,15 @@ package jwks
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/portolan-mesh/portolan/storage/keyset"
+	"github.com/portolan-mesh/portolan/discovery/fetch"
 )
 
 const (
@@ -22,8 +18,6 @@ const (
 	fetchTime = 10 * time.Second
 	// maxBytes bounds each document.
 	maxBytes = 512 << 10
-	// maxRedirects is how many redirects of a source are followed.
-	maxRedirects = 3
 	// discoveryPath is where an issuer publishes the address of its keys.
 	discoveryPath = "/.well-known/openid-configuration"
 )
@@ -59,23 +53,23 @@ func (s Source) check(text string) error {
 	return CheckURL(text)
 }
 
-// fetch fetches the keys of a source once. It also returns how long the source says that they
+// fetchKeys fetches the keys of a source once. It also returns how long the source says that they
 // stay fresh, negative if it says nothing.
-func fetch(ctx context.Context, source Source) (*Keys, time.Duration, error) {
+func fetchKeys(ctx context.Context, source Source) (*Keys, time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, source.limit())
 	defer cancel()
 	client, err := newClient(source)
 	if err != nil {
 		return nil, 0, err
 	}
-	defer client.CloseIdleConnections()
+	defer client.Close()
 	from := source.URL
 	if source.Discover {
 		if from, err = discover(ctx, client, source); err != nil {
 			return nil, 0, err
 		}
 	}
-	text, header, err := get(ctx, client, source, from)
+	text, header, err := client.Get(ctx, from)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -105,10 +99,10 @@ func maxAge(header http.Header) time.Duration {
 }
 
 // discover asks an issuer where its keys are.
-func discover(ctx context.Context, client *http.Client, source Source) (string, error) {
+func discover(ctx context.Context, client *fetch.Client, source Source) (string, error) {
 	issuer := source.URL
 	at := strings.TrimSuffix(issuer, "/") + discoveryPath
-	text, _, err := get(ctx, client, source, at)
+	text, _, err := client.Get(ctx, at)
 	if err != nil {
 		return "", err
 	}
@@ -122,72 +116,23 @@ func discover(ctx context.Context, client *http.Client, source Source) (string, 
 	if document.Issuer != issuer {
 		return "", fmt.Errorf("%s: it is of the issuer %q", at, document.Issuer)
 	}
-	if pointsToThisMachine(issuer, document.Keys) {
+	if leadsToThisMachine(issuer, document.Keys) {
 		return "", fmt.Errorf("%s: it sends to %s, which is on this machine", at, document.Keys)
 	}
 	return document.Keys, nil
 }
 
-// pointsToThisMachine says whether a source on another machine points to a URL on this one.
-func pointsToThisMachine(from, to string) bool {
+// leadsToThisMachine says whether a source on another machine leads to a URL on this one, or to none.
+func leadsToThisMachine(from, to string) bool {
 	a, errA := url.Parse(from)
 	b, errB := url.Parse(to)
-	return errA != nil || errB != nil || keyset.OnThisMachine(b.Hostname()) && !keyset.OnThisMachine(a.Hostname())
-}
-
-// get fetches a document of at most maxBytes.
-func get(ctx context.Context, client *http.Client, source Source, from string) ([]byte, http.Header, error) {
-	if err := source.check(from); err != nil {
-		return nil, nil, err
-	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
-	if err != nil {
-		return nil, nil, err
-	}
-	r.Header.Set("Accept", "application/json")
-	response, err := client.Do(r)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer func() { _ = response.Body.Close() }()
-	if response.StatusCode != http.StatusOK {
-		return nil, nil, fmt.Errorf("%s: it answers %s", from, response.Status)
-	}
-	text, err := io.ReadAll(io.LimitReader(response.Body, maxBytes+1))
-	switch {
-	case err != nil:
-		return nil, nil, fmt.Errorf("%s: %w", from, err)
-	case len(text) > maxBytes:
-		return nil, nil, fmt.Errorf("%s: it has more than %d bytes", from, maxBytes)
-	}
-	return text, response.Header, nil
+	return errA != nil || errB != nil || fetch.EntersThisMachine(a, b)
 }
 
 // newClient returns a client that only follows URLs that the source may lead to.
-func newClient(source Source) (*http.Client, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if source.CA != "" {
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM([]byte(source.CA)) {
-			return nil, errors.New("its authorities are no certificates in PEM")
-		}
-	}
-	return &http.Client{
-		Transport: &http.Transport{
-			Proxy: http.ProxyFromEnvironment, TLSClientConfig: config, DisableKeepAlives: true,
-			TLSHandshakeTimeout: fetchTime, ResponseHeaderTimeout: fetchTime, MaxResponseHeaderBytes: 64 << 10,
-		},
-		CheckRedirect: func(r *http.Request, via []*http.Request) error {
-			if len(via) > maxRedirects {
-				return fmt.Errorf("it redirects more than %d times", maxRedirects)
-			}
-			if err := source.check(r.URL.String()); err != nil {
-				return err
-			}
-			if pointsToThisMachine(via[0].URL.String(), r.URL.String()) {
-				return fmt.Errorf("it redirects to %s, which is on this machine", r.URL.Host)
-			}
-			return nil
-		},
-	}, nil
+func newClient(source Source) (*fetch.Client, error) {
+	return fetch.NewClient(fetch.Options{
+		Check:  func(_, to *url.URL) error { return source.check(to.String()) },
+		Accept: "application/json", Timeout: fetchTime, MaxBytes: maxBytes, TooLarge: fmt.Sprintf("more than %d bytes", maxBytes), CA: source.CA,
+	})
 }

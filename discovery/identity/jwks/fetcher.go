@@ -87,7 +87,7 @@ func (f *Fetcher) Run(ctx context.Context) error {
 			return group.Wait()
 		case e := <-f.asks:
 			group.Go(func() error {
-				keys, fresh, err := fetch(ctx, e.source)
+				keys, fresh, err := fetchKeys(ctx, e.source)
 				f.fetched(e, keys, fresh, err)
 				return nil
 			})

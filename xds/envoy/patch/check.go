@@ -36,10 +36,7 @@ func Check(spec *networking.EnvoyFilter) (faults, warnings []Finding) {
 		if m == nil {
 			continue
 		}
-		if err := (&decoder{strict: true}).decode(messageOf(of.GetApplyTo()), of.GetPatch().GetValue(), path); err != nil {
-			odd := findingOf(path, err)
-			warnings = append(warnings, Finding{odd.Field, "is not taken as a whole: it " + odd.Message})
-		}
+		warnings = append(warnings, unknownFields(messageOf(of.GetApplyTo()).ProtoReflect().Descriptor(), of.GetPatch().GetValue(), path)...)
 		for _, name := range deprecated(m.ProtoReflect()) {
 			warnings = append(warnings, Finding{path, fmt.Sprintf("uses %s, which Envoy will lose", name)})
 		}

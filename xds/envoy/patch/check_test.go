@@ -27,7 +27,17 @@ func TestCheck(t *testing.T) {
 		"sound":   {patches: filter + `envoy.extensions.filters.http.buffer.v3.Buffer, max_request_bytes: 9}}}}`},
 		"removed": {patches: "- {applyTo: CLUSTER, patch: {operation: REMOVE}}"},
 		"an unknown field": {patches: filter + `envoy.extensions.filters.http.buffer.v3.Buffer, max_request_bytes: 9, no_such_field: a}}}}`,
-			warnings: []string{`configPatches[0].patch.value.typed_config is not taken as a whole: it is no envoy.extensions.filters.http.buffer.v3.Buffer: unknown field "no_such_field"`}},
+			warnings: []string{"configPatches[0].patch.value.typed_config.no_such_field is no field of envoy.extensions.filters.http.buffer.v3.Buffer in Envoy 1.40: it is left out"}},
+		"several unknown fields": {patches: `
+- {applyTo: CLUSTER, patch: {operation: MERGE, value: {conect_timeout: 1s, connectTimeout: 1s, metadata: {filter_metadata: {x: {any: 1}}, filter_meta: {}},
+    load_assignment: {cluster_name: a, endpoints: [{lb_endpoints: []}, {localty: {}}]},
+    typed_extension_protocol_options: {a: {"@type": type.googleapis.com/xds.type.v3.TypedStruct, type_url: type.googleapis.com/envoy.extensions.filters.http.buffer.v3.Buffer, value: {max_bytes: 1, max_request_bytes: 1}}}}}}`,
+			warnings: []string{
+				"configPatches[0].patch.value.conect_timeout is no field of envoy.config.cluster.v3.Cluster in Envoy 1.40: it is left out",
+				"configPatches[0].patch.value.load_assignment.endpoints[1].localty is no field of envoy.config.endpoint.v3.LocalityLbEndpoints in Envoy 1.40: it is left out",
+				"configPatches[0].patch.value.metadata.filter_meta is no field of envoy.config.core.v3.Metadata in Envoy 1.40: it is left out",
+				"configPatches[0].patch.value.typed_extension_protocol_options.a.value.max_bytes is no field of envoy.extensions.filters.http.buffer.v3.Buffer in Envoy 1.40: it is left out",
+			}},
 		"an unknown type": {patches: filter + `stats.PluginConfig, a: b}}}}`,
 			warnings: []string{"configPatches[0].patch.value.typed_config.@type is type.googleapis.com/stats.PluginConfig, which a stock Envoy 1.40 does not know: it is passed on unread"}},
 		"an unknown type of Envoy": {patches: filter + `envoy.extensions.filters.http.bufer.v3.Buffer}}}}`,

@@ -24,8 +24,6 @@ const (
 
 // decoder reads values of patches.
 type decoder struct {
-	// strict makes unknown fields faults.
-	strict bool
 	// opaque are the types that this server does not know and passes on, with their paths.
 	opaque []Finding
 }
@@ -42,7 +40,7 @@ func (d *decoder) decode(m proto.Message, value *structpb.Struct, path string) e
 func (d *decoder) read(m proto.Message, value *structpb.Struct, path string) error {
 	text, err := protojson.Marshal(value)
 	if err == nil {
-		err = protojson.UnmarshalOptions{DiscardUnknown: !d.strict}.Unmarshal(text, m)
+		err = protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(text, m)
 	}
 	if err != nil {
 		return fmt.Errorf("%s is no %s: %s", path, m.ProtoReflect().Descriptor().FullName(), plain(err))
@@ -102,18 +100,15 @@ func (d *decoder) typed(value *structpb.Struct, url, path string) (*structpb.Str
 	known, err := protoregistry.GlobalTypes.FindMessageByName(name)
 	switch {
 	case name == typedStruct, name == oldTypedStruct:
-		inner := value.GetFields()["type_url"]
-		if inner == nil {
-			inner = value.GetFields()["typeUrl"]
-		}
-		if inner.GetStringValue() == "" {
+		inner := inTypedStruct(value)
+		if inner == "" {
 			return nil, fmt.Errorf("%s.type_url is missing: a TypedStruct says of which type its value is", path)
 		}
 		out := proto.CloneOf(value.GetFields()["value"].GetStructValue())
 		if out.GetFields() == nil {
 			out = &structpb.Struct{Fields: map[string]*structpb.Value{}}
 		}
-		out.Fields[typeField] = inner
+		out.Fields[typeField] = structpb.NewStringValue(inner)
 		return d.resolve(out, path+".value")
 	case err == nil:
 		content := proto.CloneOf(value)

@@ -2,8 +2,10 @@ package security
 
 import (
 	"fmt"
+	"slices"
 
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+	telemetryv1 "istio.io/api/telemetry/v1alpha1"
 
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -52,6 +54,34 @@ func MeshConfig(j *verdict.Judge, object *config.Config) {
 			Remedy:  `write a JSON object, such as {"path": "%REQ(:PATH)%"}, or set accessLogEncoding to TEXT`,
 		})
 	}
+	if own && v.Mesh(mesh.AccessLogFile).GetAccessLogFile() == "" && !logsByEnvoy(j, root) {
+		field := "spec.accessLogFormat"
+		if spec.GetAccessLogFormat() == "" {
+			field = "spec.accessLogEncoding"
+		}
+		j.Add(verdict.Verdict{
+			Code: verdict.LogUnwritten, Field: field,
+			Message: "is for accessLogFile, which is not set, and for the provider envoy, which neither defaultProviders nor a Telemetry of " + root + " names",
+			Remedy:  "set accessLogFile, such as /dev/stdout, or name the provider envoy",
+		})
+	}
+}
+
+// logsByEnvoy says whether the provider envoy is a default one, or named by a Telemetry for the mesh. It
+// writes in the format of the mesh.
+func logsByEnvoy(j *verdict.Judge, root string) bool {
+	const name = "envoy"
+	if slices.Contains(j.View(root).Mesh(mesh.DefaultProviders).GetDefaultProviders().GetAccessLogging(), name) {
+		return true
+	}
+	for o := range j.Objects(schema.Telemetry, root) {
+		for _, e := range o.Spec.(*telemetryv1.Telemetry).GetAccessLogging() {
+			if slices.ContainsFunc(e.GetProviders(), func(p *telemetryv1.ProviderRef) bool { return p.GetName() == name }) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // The kinds of providers that take what proxies report.

@@ -123,3 +123,17 @@ func (s *selection) servers() *verdict.Names {
 	}
 	return &out
 }
+
+// gatewaysAlone says whether the known Envoys that the policy is for are gateways, at least one.
+func (s *selection) gatewaysAlone() bool {
+	some := false
+	for _, p := range s.selected {
+		switch p.Type {
+		case discovery.Sidecar:
+			return false
+		case discovery.Router:
+			some = true
+		}
+	}
+	return some
+}

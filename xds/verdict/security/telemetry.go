@@ -25,6 +25,7 @@ func Telemetry(j *verdict.Judge, object *config.Config) {
 	t.unused()
 	t.shadowed()
 	t.providers()
+	t.unmatched()
 	if servers := t.servers(); servers.Count() > 0 {
 		t.add(verdict.TelemetryNotForGRPC, "spec", "have the programs report themselves, or give them sidecars", "is nothing that a gRPC program does: %s", servers)
 	}
@@ -46,15 +47,24 @@ func (j *telemetryJudge) shadowed() {
 	if first == nil {
 		return
 	}
-	field := "spec.selector"
-	if len(j.policy.Targets()) > 0 {
-		field = "spec.targetRefs"
-	}
-	j.Add(verdict.Verdict{
-		Code: verdict.TelemetryShadowed, Field: field, Other: first.Key(),
+	v := verdict.Verdict{
+		Code: verdict.TelemetryShadowed, Field: "spec.selector", Other: first.Key(),
 		Message: fmt.Sprintf("is for proxies that %s is for, too, which is older and is used alone for these", first.Key()),
 		Remedy:  "put both into one Telemetry, or give them other labels",
-	})
+	}
+	switch {
+	case len(j.policy.Targets()) > 0:
+		v.Field = "spec.targetRefs"
+	case !j.policy.Narrow():
+		whom := "namespace " + j.object.Namespace
+		if j.object.Namespace == j.root {
+			whom = "the mesh"
+		}
+		v.Field = "spec"
+		v.Message = fmt.Sprintf("has no selector, so it is for all of %s, as is %s, which is older and is used alone", whom, first.Key())
+		v.Remedy = "put both into one Telemetry, or give this one a selector"
+	}
+	j.Add(v)
 }
 
 // sameScope says whether a Telemetry of the namespace is for proxies that this one is for: both are
@@ -64,6 +74,30 @@ func (j *telemetryJudge) sameScope(o *selecting.Policy) bool {
 		return j.policy.Narrow() == o.Narrow()
 	}
 	return slices.ContainsFunc(j.selected, func(p chosen) bool { return o.Selects(p.workload, j.root) })
+}
+
+// unmatched tells of entries for what comes into workloads, of a Telemetry for gateways alone.
+func (j *telemetryJudge) unmatched() {
+	if !j.gatewaysAlone() {
+		return
+	}
+	judge := func(at string, mode telemetryv1.WorkloadMode) {
+		if mode == telemetryv1.WorkloadMode_SERVER {
+			j.add(verdict.TelemetryUnmatched, at+".match.mode", "write CLIENT, which stands for gateways too, or leave the mode out",
+				"is SERVER: gateways have no traffic of that kind, and the Telemetry is for gateways alone")
+		}
+	}
+	for i, e := range j.spec.GetAccessLogging() {
+		judge(verdict.At("spec.accessLogging", i), e.GetMatch().GetMode())
+	}
+	for i, e := range j.spec.GetMetrics() {
+		for k, o := range e.GetOverrides() {
+			judge(verdict.At(verdict.At("spec.metrics", i)+".overrides", k), o.GetMatch().GetMode())
+		}
+	}
+	for i, e := range j.spec.GetTracing() {
+		judge(verdict.At("spec.tracing", i), e.GetMatch().GetMode())
+	}
 }
 
 // providers tells of providers that are not there or do not take what they get, and of traces that go

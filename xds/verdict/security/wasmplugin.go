@@ -7,7 +7,6 @@ import (
 	extensions "istio.io/api/extensions/v1alpha1"
 	typev1beta1 "istio.io/api/type/v1beta1"
 
-	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/wasm"
 	"github.com/portolan-mesh/portolan/xds/mesh"
@@ -20,6 +19,7 @@ func WasmPlugin(j *verdict.Judge, object *config.Config) {
 	p.unused()
 	p.module()
 	p.unmatched()
+	p.ports()
 	if servers := p.servers(); servers.Count() > 0 {
 		p.add(verdict.PluginNotForGRPC, "spec", "give the programs sidecars, or narrow the plugin to workloads that have one",
 			"is nothing that a gRPC program runs: %s", servers)
@@ -69,12 +69,10 @@ func (j *pluginJudge) module() {
 
 // unmatched tells of a plugin for gateways alone that matches what comes into workloads alone.
 func (j *pluginJudge) unmatched() {
-	server := func(m *extensions.WasmPlugin_TrafficSelector) bool {
-		return m.GetMode() == typev1beta1.WorkloadMode_SERVER
+	client := func(m *extensions.WasmPlugin_TrafficSelector) bool {
+		return m.GetMode() != typev1beta1.WorkloadMode_SERVER
 	}
-	client := func(m *extensions.WasmPlugin_TrafficSelector) bool { return !server(m) }
-	other := func(p chosen) bool { return p.Type == discovery.Sidecar }
-	if len(j.spec.GetMatch()) > 0 && len(j.selected) > 0 && !slices.ContainsFunc(j.spec.GetMatch(), client) && !slices.ContainsFunc(j.selected, other) && j.servers().Count() < len(j.selected) {
+	if len(j.spec.GetMatch()) > 0 && !slices.ContainsFunc(j.spec.GetMatch(), client) && j.gatewaysAlone() {
 		j.add(verdict.PluginUnmatched, verdict.At("spec.match", 0)+".mode", "write CLIENT, which stands for gateways too, or leave the mode out",
 			"is SERVER: gateways have no traffic of that kind, and the plugin is for gateways alone")
 	}

@@ -12,14 +12,16 @@ import (
 	"github.com/portolan-mesh/portolan/xds/verdict"
 )
 
-// ProxyConfig judges a ProxyConfig: whether an older one counts in its place. Of one level, the mesh,
-// a namespace or the workloads that a selector matches, the oldest counts alone.
+// ProxyConfig judges a ProxyConfig: whether it selects a proxy, and whether an older one counts in its
+// place. Of one level, the mesh, a namespace or the workloads that a selector matches, the oldest counts
+// alone.
 func ProxyConfig(v *verdict.Judge, object *config.Config) {
 	j := &judge{v}
 	selectorOf := func(c *config.Config) labels.Instance {
 		return c.Spec.(*networkingv1beta1.ProxyConfig).GetSelector().GetMatchLabels()
 	}
 	selector := selectorOf(object)
+	j.unselected(object.Namespace, selector)
 	for o := range j.Objects(schema.ProxyConfig, object.Namespace) {
 		other := selectorOf(o)
 		if config.Compare(o, object) >= 0 || (len(other) > 0) != (len(selector) > 0) || len(selector) > 0 && !maps.Equal(selector, other) && !j.overlap(object.Namespace, selector, other) {
@@ -39,4 +41,20 @@ func ProxyConfig(v *verdict.Judge, object *config.Config) {
 		})
 		return
 	}
+}
+
+// unselected tells of a ProxyConfig whose labels no known proxy of its namespace has.
+func (j *judge) unselected(namespace string, selector labels.Instance) {
+	if len(selector) == 0 || j.Selects(selector, j.Known(verdict.PlacedRow, namespace)) || j.Selects(selector, j.Known(verdict.UnplacedRow, namespace)) {
+		return
+	}
+	v := verdict.Verdict{
+		Code: verdict.PolicyUnused, Field: "spec.selector",
+		Message: "selects no known proxy of namespace " + namespace + ": it has no effect until one has the labels",
+		Remedy:  "mend the labels, or start the proxy of the workload",
+	}
+	if namespace == j.Mesh().MeshConfig().GetRootNamespace() {
+		v.Remedy = "for proxies of another namespace write it there: of this one only a ProxyConfig without a selector is for the mesh"
+	}
+	j.Add(v)
 }

@@ -8,8 +8,8 @@ import (
 
 	"github.com/hashicorp/go-multierror"
 
-	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/help"
+	"github.com/portolan-mesh/portolan/storage/errlist"
 	"github.com/portolan-mesh/portolan/storage/spelling"
 )
 
@@ -63,7 +63,7 @@ func Parse(text string) (Spec, error) {
 		}
 	}
 	if faults != nil {
-		faults.ErrorFormat = exit.Lines
+		faults.ErrorFormat = errlist.Lines
 		return nil, faults
 	}
 	return out, nil
