@@ -102,6 +102,22 @@ func (s *server) awaitSaid(name string, words ...string) {
 	})
 }
 
+// explainsPlugin has explain say the outcome of a request at the gateway, and some words of the plugin;
+// empty words are that it runs as it is written.
+func (s *server) explainsPlugin(q request, outcome string, words ...string) {
+	s.t.Helper()
+	e, err := s.explain("edge", fmt.Sprintf("%s:%d", q.host, q.port), request{path: "/"})
+	said := strings.Join(e.Plugins, "; ")
+	if err != nil || e.Outcome != outcome || words[0] == "" && said != "" {
+		s.t.Errorf("explain: %v %s %q, %v: want %s", e.Outcome, e.Reason, said, err, outcome)
+	}
+	for _, w := range words {
+		if !strings.Contains(said, w) {
+			s.t.Errorf("explain says %q, want %q", said, w)
+		}
+	}
+}
+
 // TestAddWasmPage applies the objects of docs/tasks/add-wasm.md, and sees in requests what the plugins
 // do: from a file and a web server, in the order of their phases, as long as a module is missing, and
 // when the proxy rejects one.
@@ -202,7 +218,18 @@ func TestWaitForAModule(t *testing.T) {
 	}
 	bad := []byte("this is no module")
 	web.put("/bad.wasm", bad)
+	s.explainsPlugin(q, "Forwarded", "")
 	expectOutcome(t, "a module that the proxy refuses", s.applyWait([]string{plugin("/bad.wasm", bad)}), 2, "rejected 1", "Unable to create Wasm plugin")
+	s.explainsPlugin(q, "Forwarded", "wasmplugin/shop/checker was refused by the proxy", "goes on with it as it was before")
+	s.remove(plugin("/bad.wasm", bad))
+	awaitWasm(t, "without plugins", q, 200)
+	file := strings.NewReplacer(web.URL+"/bad.wasm", "file:///nowhere/none.wasm", fmt.Sprintf("sha256: %x, ", sha256.Sum256(bad)), "").Replace(plugin("/bad.wasm", bad))
+	expectOutcome(t, "a file that is not there", s.applyWait([]string{file}), 2, "rejected 1", "/nowhere/none.wasm")
+	awaitWasm(t, "FAIL_CLOSE without the file", q, 403)
+	s.explainsPlugin(q, "Fails", "wasmplugin/shop/checker was refused by the proxy", "/nowhere/none.wasm", "refuses all requests")
+	expectOutcome(t, "FAIL_OPEN without the file", s.applyWait([]string{strings.Replace(file, "spec: {", "spec: {failStrategy: FAIL_OPEN, ", 1)}), 2, "rejected 1")
+	awaitWasm(t, "FAIL_OPEN without the file", q, 200)
+	s.explainsPlugin(q, "Forwarded", "wasmplugin/shop/checker was refused by the proxy", "requests pass without it")
 	absent = strings.Replace(plugin("/gone.wasm", bad[1:]), "app: edge", "app: nobody", 1)
 	expectOutcome(t, "for nobody, without its module", s.applyWait([]string{absent}), 2, "no module")
 	web.put("/gone.wasm", bad[1:])
