@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+	"github.com/portolan-mesh/portolan/xds/explain"
 )
 
 // TestARefusedPatchIsBlamed: an Envoy refuses a listener for the script of an EnvoyFilter, which Go
@@ -28,6 +29,7 @@ func TestARefusedPatchIsBlamed(t *testing.T) {
 				return nil
 			})
 		}
+		s.apply("apiVersion: telemetry.istio.io/v1\nkind: Telemetry\nmetadata: {name: logs, namespace: shop}\nspec: {accessLogging: [{providers: [{name: envoy}]}]}\n")
 		bad := envoyFilter(beforeRouter("SIDECAR_OUTBOUND", strings.Replace(luaHeader, "function envoy_on_response(r)", "functions (", 1)))
 		out := s.applyWait([]string{bad})
 		if all := out.stdout + out.stderr; out.code != 2 || !strings.Contains(all, "envoyfilter/shop/patch") || !strings.Contains(all, "script load error") {
@@ -38,6 +40,14 @@ func TestARefusedPatchIsBlamed(t *testing.T) {
 		}
 		s.awaitCondition("envoyfilters", "patch", "Rejected", "True", "script load error")
 		s.awaitCondition("envoyfilters", "patch", "Stalled", "True", "script load error")
+		s.awaitCondition("telemetries", "logs", "Rejected", "", "")
+		s.awaitCondition("telemetries", "logs", "Programmed", "True", "")
+		if shown := s.must("", "proxy", "config", "all", "client", "--show-patches"); !strings.Contains(shown, "rejected, the proxy keeps what it had: ") || strings.Contains(shown, "applied") {
+			t.Errorf("proxy config: %s", shown)
+		}
+		if e, err := s.explain("client", fmt.Sprintf("%s:%d", shopHost, x.service), request{}); err != nil || !slices.ContainsFunc(e.Patches, func(p explain.Patch) bool { return strings.Contains(p.Rejected, "script load error") }) {
+			t.Errorf("explain: %+v, %v", e.Patches, err)
+		}
 		expectVersion("with it", "v1")
 		s.apply(x.routes(0, 100))
 		expectVersion("a later change beside it", "v2")

@@ -154,3 +154,28 @@ func TestMeshObjectOnTwoServers(t *testing.T) {
 	})
 	expectSame("after it")
 }
+
+// TestMeshObjectRejected: a format of access logs that Envoy does not know is the fault of the MeshConfig,
+// and of nothing else that the listeners are made of.
+func TestMeshObjectRejected(t *testing.T) {
+	t.Parallel()
+	s, _, q := startPatched(t, protocol.Delta)
+	const at = "istio-system"
+	out := s.applyWait([]string{meshObject(`{accessLogFile: /dev/null, accessLogFormat: "%NOSUCH%\n"}`)})
+	expectOutcome(t, "a bad format", out, 2, "rejected 1")
+	eventually(t, "the MeshConfig is blamed", func() error {
+		if out := s.must("", "describe", "meshconfig", "default", "-n", at); !strings.Contains(out, "Rejected") || !strings.Contains(out, "NOSUCH") {
+			return fmt.Errorf("%s", out)
+		}
+		return nil
+	})
+	s.awaitCondition("gateways", "edge", "Rejected", "", "")
+	awaitReply(t, q, "app")
+	expectOutcome(t, "a good format", s.applyWait([]string{meshObject(`{accessLogFile: /dev/null, accessLogFormat: "%PROTOCOL%\n"}`)}), 0, "accepted 1")
+	eventually(t, "the MeshConfig is acknowledged", func() error {
+		if out := s.must("", "describe", "meshconfig", "default", "-n", at); strings.Contains(out, "Rejected") || !strings.Contains(out, "Acknowledged") {
+			return fmt.Errorf("%s", out)
+		}
+		return nil
+	})
+}

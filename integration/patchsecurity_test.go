@@ -65,6 +65,9 @@ spec: {selector: {matchLabels: {app: edge}}, action: DENY, rules: [{}]}
 	awaitReply(t, q, "403")
 	try("an admin", admin, opens, 0, "PTL0473", removes)
 	awaitReply(t, q, "app")
+	if out := s.must("", "authz", "check", "--to", "edge", "--port", fmt.Sprint(q.port), "--header", "host="+q.host); !strings.Contains(out, "by envoyfilter/shop/patch: "+removes) {
+		t.Errorf("authz check: %s", out)
+	}
 	eventually(t, "the object says what it opens", func() error {
 		if shown := s.must("", "describe", "envoyfilter/patch", "-n", "shop"); !strings.Contains(shown, "PTL0473") || !strings.Contains(shown, "removes the filter envoy.filters.http.rbac") {
 			return fmt.Errorf("%s", shown)

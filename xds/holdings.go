@@ -11,6 +11,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/progress"
 )
 
 // The errors of DiscoveryServer.Holdings.
@@ -45,6 +46,8 @@ type Holding struct {
 	Objects []config.Key
 	// Patches are what became of the patches of EnvoyFilters on what the client should have.
 	Patches []mesh.PatchNote
+	// Blamed are the objects to which the client's rejection is due, as far as they are known.
+	Blamed []config.Key
 }
 
 // Holdings returns what the client with a node id should have and has, of the types whose
@@ -63,6 +66,31 @@ func (s *DiscoveryServer) Holdings(ctx context.Context, node string, types func(
 		return nil, ErrNotConnected
 	}
 	return out, nil
+}
+
+// Refused returns the resources that the client with a node id rejects, also on several streams; none
+// for one that is not connected, or takes a response just now.
+func (s *DiscoveryServer) Refused(ctx context.Context, node string) (out []progress.Refused) {
+	for _, c := range s.all() {
+		if c.note.Node() == node && c.lock(ctx) == nil {
+			out = append(out, c.refused()...)
+			c.mu.Unlock()
+		}
+	}
+	return out
+}
+
+// refused returns the resources that the client of the stream rejects. The caller holds the lock.
+func (c *Connection) refused() (out []progress.Refused) {
+	if c.ended {
+		return nil
+	}
+	for _, t := range c.types {
+		for _, r := range t.Rejections {
+			out = append(out, progress.Refused{TypeURL: t.url, Name: r.Name, Message: r.Message, Objects: r.Objects, Has: t.subscription.Acked(r.Name)})
+		}
+	}
+	return out
 }
 
 const (
@@ -109,7 +137,11 @@ func (c *Connection) holdings(ctx context.Context, out *Holdings, types func(nam
 		}
 		t.Requested, t.Resources = true, nil
 		for _, h := range state.subscription.Holdings(c.desired.Resources(t.TypeURL)) {
-			t.Resources = append(t.Resources, Holding{h, c.objectsBehind(t.TypeURL, h), c.patchesOf(t.TypeURL, h)})
+			one := Holding{Holding: h, Objects: c.objectsBehind(t.TypeURL, h), Patches: c.patchesOf(t.TypeURL, h)}
+			if i := slices.IndexFunc(state.Rejections, func(r progress.Rejected) bool { return r.Name == h.Name }); i >= 0 && h.Rejected != nil {
+				one.Blamed = state.Rejections[i].Objects
+			}
+			t.Resources = append(t.Resources, one)
 		}
 	}
 	return nil

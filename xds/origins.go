@@ -1,6 +1,7 @@
 package xds
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -22,10 +23,45 @@ type origins struct {
 	index   int
 }
 
-// objectsOf returns the objects behind a rejected resource: the EnvoyFilters that patched it, then
-// those that its metadata names, with the delegates of VirtualServices, else those that it was built
-// from. Of a resource with parts, only the parts count that the client does not have already.
-func (o origins) objectsOf(refused, held *resource.Resource) []config.Key {
+// objectsOf returns the objects to which a rejection is due, the likeliest first. Of those behind the
+// resource, they are the ones that were written since the client last had it, at a revision. If nobody
+// wrote any, or the client never had it, they are all that made it: then the last written come first.
+func (o origins) objectsOf(refused, held *resource.Resource, since int64) []config.Key {
+	candidates := o.behind(refused, held)
+	if changed := o.writtenSince(candidates, since); len(changed) > 0 {
+		return changed
+	}
+	if o.desired == nil {
+		return candidates
+	}
+	if changed := o.writtenSince(o.desired.Origins(o.index, refused.Name), since); len(changed) > 0 {
+		return changed
+	}
+	return candidates
+}
+
+// writtenSince returns the objects that were last written after a revision, the newest first. Those of
+// one revision stay in their order.
+func (o origins) writtenSince(keys []config.Key, since int64) (out []config.Key) {
+	if o.desired == nil || o.desired.Context() == nil {
+		return nil
+	}
+	configs, at := o.desired.Context().Inputs().Configs, map[config.Key]int64{}
+	for _, key := range keys {
+		if c := configs.Get(key); c != nil {
+			if revision, known := c.Revision(); known && revision > since {
+				out, at[key] = append(out, key), revision
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b config.Key) int { return cmp.Compare(at[b], at[a]) })
+	return out
+}
+
+// behind returns the objects behind a rejected resource: the EnvoyFilters that patched it, then those
+// that its metadata names, with the delegates of VirtualServices, else those that it was built from. Of
+// a resource with parts, only the parts count that the client does not have already.
+func (o origins) behind(refused, held *resource.Resource) []config.Key {
 	patched := o.patchedBy(nil, refused)
 	has := map[string]string{}
 	if held != nil {

@@ -53,6 +53,12 @@ metadata: {name: web, namespace: shop}
 spec: {ingressClassName: istio, rules: [{host: web.example, http: {paths: [{pathType: Prefix, path: /, backend: {service: {name: reviews, port: {number: 9080}}}}]}}]}
 `
 
+const meshLog = `apiVersion: portolan.io/v1
+kind: MeshConfig
+metadata: {name: default, namespace: istio-system}
+spec: {accessLogFile: /dev/stdout, accessLogFormat: "%NOSUCH%"}
+`
+
 // TestRefusedResourcesNameTheirObjects: resources without metadata, such as listeners, name
 // the objects that they were built from. Resources with many origins name only those that
 // the rejection can be about.
@@ -77,7 +83,7 @@ func TestRefusedResourcesNameTheirObjects(t *testing.T) {
 		{"the listener of a gateway", gw, service("reviews", 9080, "10.1.0.1"), twoGateways, xdstest.ListenerType, nil,
 			"0.0.0.0_8081", "Error adding/updating listener(s) 0.0.0.0_8081: cannot bind '0.0.0.0:8081'", []string{"gateway/shop/back"}},
 		{"the listener of a Sidecar", node("10.0.0.1"), service("reviews", 9080, "10.1.0.1"), ingress, xdstest.ListenerType, nil,
-			"", "no good", []string{"serviceentry/shop/reviews", "sidecar/shop/shop"}}, // it is open for the port of both
+			"", "no good", []string{"sidecar/shop/shop"}}, // it is open for the port of the service, which was taken before
 		{"a cluster without a rule", node("10.0.0.1"), service("reviews", 9080, "10.1.0.1"), tcp, xdstest.ClusterType, nil,
 			"", "no good", []string{"serviceentry/shop/db"}},
 		{"a cluster with a rule", node("10.0.0.1"), service("reviews", 9080, "10.1.0.1"), pooled, xdstest.ClusterType, nil,
@@ -86,7 +92,11 @@ func TestRefusedResourcesNameTheirObjects(t *testing.T) {
 			service("a", 908, "10.1.0.2") + "---\n" + service("b", 90, "10.1.0.3"), xdstest.ListenerType, nil,
 			"127.0.0.1_908", "listener 127.0.0.1_908: no good.", []string{"serviceentry/shop/a"}},
 		{"a cluster that an EnvoyFilter patched", node("10.0.0.1"), service("reviews", 9080, "10.1.0.1"), slow, xdstest.ClusterType, nil,
-			"", "no good", []string{"envoyfilter/shop/slow", "serviceentry/shop/reviews"}},
+			"", "no good", []string{"envoyfilter/shop/slow"}},
+		{"a listener with a field of the mesh", gw, twoGateways, meshLog, xdstest.ListenerType, nil,
+			"0.0.0.0_8081", "Error adding/updating listener(s) 0.0.0.0_8081: no such command", []string{"meshconfig/istio-system/default"}},
+		{"a listener without a field of the mesh", gw, meshLog, twoGateways, xdstest.ListenerType, nil,
+			"0.0.0.0_8081", "Error adding/updating listener(s) 0.0.0.0_8081: cannot bind", []string{"gateway/shop/back"}},
 		{"endpoints", node("10.0.0.1"), service("reviews", 9080, "10.1.0.1"), service("reviews", 9080, "10.1.0.2"), xdstest.EndpointType,
 			[]string{"outbound|9080||reviews.shop.example"}, "", "malformed IP address", []string{"serviceentry/shop/reviews"}},
 		{"the listener of an Ingress", door, service("reviews", 9080, "10.1.0.1"), doorway, xdstest.ListenerType, nil,

@@ -105,6 +105,21 @@ func (s *DiscoveryServer) Progress() *progress.Tally {
 	changes, published, generation := s.changes.Last(), s.Context().Revision(), s.generations.number.Load() // read first: the streams may be newer, never older
 	out := progress.NewTally(published, generation, changes, s.streamsOf(isProxy), unbuilt(s.desired.Failures(), published), s.departures.Nodes())
 	out.FailedPatches, out.IdlePatches = s.desired.FailedPatches(), s.idlePatches.follow(s.desired, began, out.Settled())
+	out.MissingModules = missingModules(began, s.Context())
+	return out
+}
+
+// missingModules returns the WasmPlugins whose module is not in the newest context, or not yet in that
+// of the newest push that has its number: the progress of proxies does not tell of such a module.
+func missingModules(pushed, newest *mesh.PushContext) (out []status.MissingModule) {
+	for path, c := range newest.Inputs().Modules.Lacking() {
+		out = append(out, status.MissingModule{Plugin: path, Fault: newest.Inputs().Modules.Fault(c)})
+	}
+	for path := range pushed.Inputs().Modules.Lacking() {
+		if !slices.ContainsFunc(out, func(m status.MissingModule) bool { return m.Plugin == path }) {
+			out = append(out, status.MissingModule{Plugin: path})
+		}
+	}
 	return out
 }
 

@@ -116,11 +116,13 @@ var PathPrefix = schema.WasmPlugin.Group + "/" + schema.WasmPlugin.Kind + "/"
 func (f *Fetcher) settle() {
 	needed, faults := map[string]bool{}, map[string]bool{}
 	f.wanted = map[wasm.Source]bool{}
-	for c := range f.plugins.Values() {
+	lacking := pmap.Map[*config.Config]{}
+	for path, c := range f.plugins.All() {
 		source := sourceOf(c)
 		if f.set.Has(c) {
 			f.set = f.set.Serving(c)
 		} else if source != (wasm.Source{}) {
+			lacking = lacking.Set(path, c)
 			faults[faultKey(source)] = true
 			if len(f.wanted) < maxModules || f.wanted[source] {
 				f.wanted[source] = true
@@ -129,6 +131,9 @@ func (f *Fetcher) settle() {
 			}
 		}
 		needed[source.Sum] = true
+	}
+	if !pmap.Equal(lacking, f.set.lacking) {
+		f.set.lacking = lacking
 	}
 	for path, c := range f.set.served.All() {
 		if _, there := f.plugins.Get(path); !there {

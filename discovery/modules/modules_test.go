@@ -3,8 +3,10 @@ package modules_test
 import (
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -127,6 +129,10 @@ func TestFetcher(t *testing.T) {
 	next, fresh := plugin("one", web.URL+"/b", sumOf("second")), plugin("three", web.URL+"/b", sumOf("second"))
 	f.put(next, two, fresh)
 	f.await("the fault is known", func(s modules.Set) bool { return strings.Contains(s.Fault(next), web.URL+"/b: it answers 404") })
+	lacking := []string{next.Key().Path(), fresh.Key().Path()}
+	if got := f.fetcher.Set().Lacking(); !slices.Equal(slices.Sorted(maps.Keys(maps.Collect(got))), lacking) {
+		t.Errorf("%v lack their module, want %v", slices.Sorted(maps.Keys(maps.Collect(got))), lacking)
+	}
 	if got := f.fetcher.Set().Version(next); got.Config != one || got.Missing || string(got.Module.Bytes) != "first" {
 		t.Errorf("it does not go on as before: %+v", got)
 	}

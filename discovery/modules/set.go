@@ -1,6 +1,8 @@
 package modules
 
 import (
+	"iter"
+
 	extensions "istio.io/api/extensions/v1alpha1"
 
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -20,6 +22,7 @@ type Set struct {
 	modules pmap.Map[*Module]        // by sum
 	served  pmap.Map[*config.Config] // the last version whose module was there, by path
 	faults  pmap.Map[string]         // why the last fetch failed, by faultKey
+	lacking pmap.Map[*config.Config] // the WasmPlugins whose own module is not there, by path
 }
 
 // With returns the Set with a module.
@@ -33,6 +36,9 @@ func (s Set) Serving(c *config.Config) Set {
 	s.served = s.served.Set(c.Key().Path(), c)
 	return s
 }
+
+// Lacking returns the WasmPlugins whose own module is not there, by path and in the order of their paths.
+func (s Set) Lacking() iter.Seq2[string, *config.Config] { return s.lacking.All() }
 
 // Version is the version of a WasmPlugin that counts.
 type Version struct {

@@ -27,7 +27,8 @@ func TestSideValues(t *testing.T) {
 	replica := &status.Replica{ID: "host:1/a b", API: "127.0.0.1:15081", Proxies: 3, ReportsUse: true, Changes: []status.Change{{From: 1, To: 4, Alone: status.Count{Accepted: 1, Waiting: 2}, All: status.Count{Rejected: 3}}},
 		Problems:      []status.Problem{{Node: "n", Type: "LDS", Revision: 1, Since: at, Rejected: true, RejectedRevision: 4, Message: "no", Objects: []string{"p"}}},
 		Registrations: []status.Registration{{Group: "g", Node: "n", Registered: true, Reason: "r"}},
-		FailedPatches: []status.FailedPatch{{Filter: "f", Index: 2, Message: "no", Resources: []string{"LDS a"}, Count: 3}}, IdlePatches: []status.IdlePatch{{Filter: "f", Version: "7", Index: 1}}}
+		FailedPatches: []status.FailedPatch{{Filter: "f", Index: 2, Message: "no", Resources: []string{"LDS a"}, Count: 3}}, IdlePatches: []status.IdlePatch{{Filter: "f", Version: "7", Index: 1}},
+		MissingModules: []status.MissingModule{{Plugin: "p", Fault: "it answers 404"}}}
 	proxy := &status.Proxy{Node: "sidecar~10.0.0.1~a/b~c", Replica: "r", Seen: at, Revision: 9, Interception: "NONE", DNSCapture: true, Locality: "eu/a", Identity: "spiffe://cluster.local/ns/shop/sa/web", SelfDiscovery: true, Certified: true}
 	head := &etcd.RegistryHead{Source: "consul/_/dc1", Confirmed: at.Truncate(time.Millisecond), Touched: at.Add(time.Hour).Truncate(time.Millisecond), State: []byte("{}")}
 	items := map[string][]byte{"web/n1/a": []byte("1"), "web/n1/b": nil}

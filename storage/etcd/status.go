@@ -135,6 +135,9 @@ func EncodeReplica(r *status.Replica) ([]byte, error) {
 	for _, p := range r.IdlePatches {
 		out.IdlePatches = append(out.IdlePatches, &envelope.IdlePatch{Filter: p.Filter, Version: p.Version, Index: int64(p.Index)})
 	}
+	for _, m := range r.MissingModules {
+		out.MissingModules = append(out.MissingModules, &envelope.MissingModule{Plugin: m.Plugin, Fault: strings.ToValidUTF8(m.Fault, "\uFFFD")})
+	}
 	return envelope.Encode(out)
 }
 
@@ -174,6 +177,9 @@ func DecodeReplica(kv *mvccpb.KeyValue) (*status.Replica, error) {
 	}
 	for _, p := range value.IdlePatches {
 		out.IdlePatches = append(out.IdlePatches, status.IdlePatch{Filter: p.Filter, Version: p.Version, Index: int(p.Index)})
+	}
+	for _, m := range value.MissingModules {
+		out.MissingModules = append(out.MissingModules, status.MissingModule{Plugin: m.Plugin, Fault: m.Fault})
 	}
 	return out, nil
 }

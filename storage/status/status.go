@@ -161,6 +161,19 @@ type Replica struct {
 	// proxies, and IdlePatches those that match nothing in them. Both lists are bounded.
 	FailedPatches []FailedPatch
 	IdlePatches   []IdlePatch
+	// MissingModules are the WasmPlugins whose module the server does not have. The list is bounded.
+	MissingModules []MissingModule
+}
+
+// MissingModule is a WasmPlugin, named by its path, whose module a server does not have. Its JSON form
+// is an API.
+type MissingModule struct {
+	Plugin string `json:"plugin"`
+	// Server is the id of the server; a Replica leaves it out, since it is its own.
+	Server string `json:"server,omitempty"`
+	// Fault says why the last fetch failed; empty if none did yet, or the server has the module and
+	// is about to send it.
+	Fault string `json:"fault,omitempty"`
 }
 
 // FailedPatch is a patch of an EnvoyFilter that could not be applied to resources, for one reason.

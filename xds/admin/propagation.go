@@ -4,14 +4,19 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 
+	extensions "istio.io/api/extensions/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/refusal"
+	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/status"
+	"github.com/portolan-mesh/portolan/storage/wasm"
 	"github.com/portolan-mesh/portolan/xds/progress"
 )
 
@@ -51,8 +56,34 @@ func ServePropagation(view *progress.View, objects Objects, faults func(*config.
 		} else {
 			out.Distribution = view.Of(revision, all)
 		}
+		if all {
+			return out, nil
+		}
+		var plugins []config.Key
+		if object != nil {
+			plugins = append(plugins, object.Key())
+		} else if plugins = pluginsAt(objects.Snapshot(), revision); len(plugins) > 0 {
+			out.Distribution = view.OfPlugins(revision, plugins)
+		}
+		// Who may ask about a change learns nothing of other objects.
+		out.MissingModules = slices.DeleteFunc(out.MissingModules, func(m status.MissingModule) bool {
+			return !slices.ContainsFunc(plugins, func(key config.Key) bool { return key.Path() == m.Plugin })
+		})
 		return out, nil
 	}
+}
+
+// pluginsAt returns the WasmPlugins that were last written at a revision and whose modules the servers
+// fetch. Read the snapshot after the progress of the revision: then it has them if the servers do.
+func pluginsAt(snapshot *cache.Snapshot, revision int64) (out []config.Key) {
+	for c := range snapshot.List(schema.WasmPlugin, "") {
+		at, known := c.Revision()
+		source, _, _ := wasm.SourceOf(c.Spec.(*extensions.WasmPlugin).GetUrl(), "")
+		if known && at == revision && c.Source == "" && source.File == "" {
+			out = append(out, c.Key())
+		}
+	}
+	return out
 }
 
 // askedFor returns the revision that a request is about, and whether it asks about all changes

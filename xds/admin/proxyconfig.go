@@ -101,6 +101,9 @@ type ProxyPatch struct {
 	Field       string `json:"field"`
 	// Error says why the patch could not be applied, and changed nothing; empty if it applied.
 	Error string `json:"error,omitempty"`
+	// Rejected says that the proxy refused the resource because of the EnvoyFilter: it goes on with
+	// what it had before.
+	Rejected bool `json:"rejected,omitempty"`
 }
 
 // Has returns the message that the proxy has acknowledged, nil if none.
@@ -274,7 +277,7 @@ func proxyResource(typeURL string, h xds.Holding) ProxyResource {
 		Name: h.Name, State: protocol.Stale, Unknown: h.Unknown, InFlight: h.InFlight, Objects: config.Names(h.Objects),
 	}
 	for _, p := range h.Patches {
-		out.Patches = append(out.Patches, ProxyPatch{p.Filter.Namespace + "/" + p.Filter.Name, fmt.Sprintf("spec.configPatches[%d]", p.Index), p.Err})
+		out.Patches = append(out.Patches, ProxyPatch{p.Filter.Namespace + "/" + p.Filter.Name, fmt.Sprintf("spec.configPatches[%d]", p.Index), p.Err, p.Err == "" && slices.Contains(h.Blamed, p.Filter)})
 	}
 	switch {
 	case h.Rejected != nil:

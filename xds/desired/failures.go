@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/desired/memo"
 	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/mesh"
@@ -53,6 +54,9 @@ func (f *failures) noted(before failure, typeName, name string, err error, reads
 		reads = known.Reads
 	}
 	objects := origins.Of(reads)
+	if len(objects) > 1 { // the mesh configuration is behind nearly all resources
+		objects = slices.DeleteFunc(objects, func(key config.Key) bool { return key.Kind == schema.MeshConfig })
+	}
 	f.mu.Lock()
 	now := f.all[is]
 	first := now == nil

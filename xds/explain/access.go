@@ -51,6 +51,9 @@ type Access struct {
 	Audited *PolicyRule `json:"audited,omitempty"`
 	// DryRuns are the policies of a dry run that would say otherwise.
 	DryRuns []DryRun `json:"dryRuns,omitempty"`
+	// Weakened are the patches of EnvoyFilters by which the proxy may not judge as the Policies say, such
+	// as "envoyfilter/shop/open: spec.configPatches[0].match removes the filter envoy.filters.http.rbac".
+	Weakened []string `json:"weakened,omitempty"`
 	// Status is that of a refusal, 0 for a closed connection. Details are the response code
 	// details that the access log of the proxy has with it.
 	Status  int    `json:"status,omitempty"`
@@ -106,8 +109,8 @@ func judged(result simulate.Result) bool {
 }
 
 // accessOf returns what the policies of a proxy say about a request; nil if it does not come to
-// them, or the simulation does not know it. built has the filters of the proxy.
-func (e *explainer) accessOf(v *mesh.View, built []generate.Built, result simulate.Result, unproved string) *Access {
+// them, or the simulation does not know it. built has the filters of that proxy.
+func (e *explainer) accessOf(proxy *discovery.Proxy, v *mesh.View, built []generate.Built, result simulate.Result, unproved string) *Access {
 	refused, unnamed := result.Token != nil, errors.Is(result.Err, simulate.ErrUnnamed)
 	if _, by := result.Refused(); by {
 		refused = true
@@ -130,6 +133,9 @@ func (e *explainer) accessOf(v *mesh.View, built []generate.Built, result simula
 		out.refuseToken(e.authentications(policiesIn(built, result.Token.Filter), result.Token.Issuer), result)
 	case refused:
 		out.refuse(own, result)
+		if d, _ := result.Refused(); out.By == nil && pluginOf(d.Filter) != "" {
+			out.Reason = e.refusals.standIn(proxy, e.push, d.Filter) + ", and its failStrategy refuses everything until then"
+		}
 		if len(out.Unmatched) > 0 {
 			out.Misses = own.misses(result, policy.OptionsOf(v))
 		}
@@ -213,8 +219,6 @@ func (a *Access) refuse(own policiesOf, result simulate.Result) {
 		a.Reason = a.By.String() + " asks " + own.whyUnasked(a.By)
 	case a.By != nil:
 		a.Reason = a.By.String() + " denies it"
-	case pluginOf(d.Filter) != "":
-		a.Reason = pluginOf(d.Filter) + " has no module yet, and its failStrategy refuses everything until then"
 	case d.Action == rbacv3.RBAC_ALLOW:
 		a.Unmatched = own.allowing(false)
 		a.Reason = "no rule of " + strings.Join(a.Unmatched, ", ") + " allows it"

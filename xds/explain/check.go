@@ -64,7 +64,7 @@ func Check(server Nodes, types []generate.ResourceType, others Others) func(*htt
 		if err != nil {
 			return nil, err
 		}
-		c := &checker{explainer: explainer{push: push, nodes: server.Nodes(), others: others, types: types}}
+		c := &checker{explainer: explainer{push: push, nodes: server.Nodes(), others: others, types: types, refusals: refusalsOf(r.Context(), server, ops)}}
 		if others != nil {
 			c.nodes, c.others = slices.Concat(c.nodes, others.Proxies()), nil // which are looked up here
 		}

@@ -48,6 +48,8 @@ type Explanation struct {
 	// filters of theirs are not known: the explanation is true if they let the request be.
 	Patches      []Patch  `json:"patches,omitempty"`
 	NotSimulated []string `json:"notSimulated,omitempty"`
+	// Plugins says of each WasmPlugin there that does not run as it is written what the proxy does instead.
+	Plugins []string `json:"plugins,omitempty"`
 }
 
 // Proxy is the proxy that sends the request on, or the gRPC client.
@@ -160,9 +162,10 @@ type Inbound struct {
 	Outcome string `json:"outcome"`
 	Status  int    `json:"status,omitempty"`
 	Reason  string `json:"reason,omitempty"`
-	// Patches and NotSimulated are as in an Explanation.
+	// Patches, NotSimulated and Plugins are as in an Explanation.
 	Patches      []Patch  `json:"patches,omitempty"`
 	NotSimulated []string `json:"notSimulated,omitempty"`
+	Plugins      []string `json:"plugins,omitempty"`
 }
 
 // Locality counts the endpoints of one locality and priority; priority 0 is used first. Weight

@@ -111,6 +111,7 @@ func (e *explainer) receiverOf(proxy *discovery.Proxy) *receiver {
 	out.listeners, _ = b.All(resource.ListenerType) // resources that cannot be built are missing at the proxy, too
 	out.clusters, _ = b.All(resource.ClusterType)
 	out.filters, _ = b.Needed(resource.ExtensionType, out.listeners)
+	out.filters = e.refusals.asHeld(proxy, out.filters)
 	out.simulated, out.err = simulated(e.push, slices.Concat(out.listeners, out.clusters, out.filters))
 	if e.receivers == nil {
 		e.receivers = map[string]*receiver{}
@@ -141,9 +142,10 @@ func (e *explainer) inboundOf(proxy *discovery.Proxy, r simulate.Request, cluste
 	r.Inbound = proxy.ID != e.proxy.ID
 	result := to.run(r)
 	out := Inbound{Listener: result.Listener, FilterChain: result.FilterChain, VirtualHost: result.VirtualHost, NotSimulated: notSimulated(result)}
-	out.Patches = patchesOn(to.listeners, resource.ListenerType, result.Listener, "listener")
+	out.Patches = e.refusals.patchesOn(proxy, to.listeners, resource.ListenerType, result.Listener, "listener")
+	out.Plugins = e.refusals.plugins(proxy, e.push, slices.Concat(to.listeners, to.filters), result.Listener)
 	for _, d := range result.Destinations {
-		out.Patches = append(out.Patches, patchesOn(to.clusters, resource.ClusterType, d.Cluster, "cluster")...)
+		out.Patches = append(out.Patches, e.refusals.patchesOn(proxy, to.clusters, resource.ClusterType, d.Cluster, "cluster")...)
 	}
 	if port, ok := takenBy(to.view, r.Port, result); ok {
 		if port.Ingress != nil {
@@ -158,7 +160,8 @@ func (e *explainer) inboundOf(proxy *discovery.Proxy, r simulate.Request, cluste
 	if p := decided.By; p != nil {
 		out.Mode, out.ModeBy = decided.Mode.String(), p.Config.Key().String()
 	}
-	out.Access = e.accessOf(to.view, to.filters, result, e.unproved(to, decided, cluster, names.HostPort(r.Address, uint32(r.Port)), r))
+	out.Access = e.accessOf(proxy, to.view, to.filters, result, e.unproved(to, decided, cluster, names.HostPort(r.Address, uint32(r.Port)), r))
+	out.Access.weakenedBy(e, proxy, to.listeners, result.Listener)
 	switch {
 	case out.Access.refuses():
 		out.Outcome, out.Status, out.Reason = Fails, result.Status, out.Access.Reason

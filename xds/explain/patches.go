@@ -7,7 +7,9 @@ import (
 
 	networking "istio.io/api/networking/v1alpha3"
 
+	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/xds/generate"
+	"github.com/portolan-mesh/portolan/xds/generate/envoyfilter"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/resource"
 	"github.com/portolan-mesh/portolan/xds/simulate"
@@ -23,17 +25,21 @@ type Patch struct {
 	Field       string `json:"field"`
 	// Error says why the patch could not be applied, and changed nothing; empty if it applied.
 	Error string `json:"error,omitempty"`
+	// Rejected is what the proxy said when it refused the resource because of the EnvoyFilter: it goes
+	// on with what it had before.
+	Rejected string `json:"rejected,omitempty"`
 }
 
-// patchesOn returns the patches of one of some built resources, which is called what.
-func patchesOn(built []generate.Built, typeURL, name, what string) []Patch {
+// patchesOn returns the patches of one of some resources that were built for a proxy, which is called
+// what.
+func (r refusals) patchesOn(proxy *discovery.Proxy, built []generate.Built, typeURL, name, what string) []Patch {
 	var out []Patch
 	for _, b := range built {
 		if b.Name != name || b.Body.GetTypeUrl() != typeURL {
 			continue
 		}
 		for _, p := range b.Patches {
-			out = append(out, Patch{what + " " + name, filterName(p), fmt.Sprintf("spec.configPatches[%d]", p.Index), p.Err})
+			out = append(out, Patch{what + " " + name, filterName(p), fmt.Sprintf("spec.configPatches[%d]", p.Index), p.Err, r.dueTo(proxy, typeURL, name, p)})
 		}
 		break
 	}
@@ -44,15 +50,15 @@ func filterName(p mesh.PatchNote) string { return p.Filter.Namespace + "/" + p.F
 
 // patches returns the patches of what a request takes, up to its clusters.
 func (e *explainer) patches(result simulate.Result) []Patch {
-	out := patchesOn(e.built, resource.ListenerType, result.Listener, "listener")
+	out := e.refusals.patchesOn(e.proxy, e.built, resource.ListenerType, result.Listener, "listener")
 	if result.RouteConfig != "" {
-		out = append(out, patchesOn(e.built, resource.RouteType, result.RouteConfig, "routes")...)
+		out = append(out, e.refusals.patchesOn(e.proxy, e.built, resource.RouteType, result.RouteConfig, "routes")...)
 		hosts, _ := e.builder.All(resource.VirtualHostType) // they are built, as parts of the routes
 		host := strings.TrimPrefix(result.VirtualHost, result.RouteConfig+"/")
-		out = append(out, patchesOn(hosts, resource.VirtualHostType, result.RouteConfig+"/"+host, "virtual host")...)
+		out = append(out, e.refusals.patchesOn(e.proxy, hosts, resource.VirtualHostType, result.RouteConfig+"/"+host, "virtual host")...)
 	}
 	for _, d := range result.Destinations {
-		out = append(out, patchesOn(e.built, resource.ClusterType, d.Cluster, "cluster")...)
+		out = append(out, e.refusals.patchesOn(e.proxy, e.built, resource.ClusterType, d.Cluster, "cluster")...)
 	}
 	return out
 }
@@ -104,4 +110,29 @@ func behind(push *mesh.PushContext, applied []mesh.PatchNote, filter string) str
 		all = named
 	}
 	return strings.Join(all, ", ")
+}
+
+// weakenedBy notes the patches of a listener that take away or change what its policies are made of. Those
+// that the proxy refused did nothing.
+func (a *Access) weakenedBy(e *explainer, proxy *discovery.Proxy, built []generate.Built, listener string) {
+	if a == nil || a.Policies == 0 {
+		return
+	}
+	for _, b := range built {
+		if b.Body.GetTypeUrl() != resource.ListenerType || b.Name != listener {
+			continue
+		}
+		for _, p := range b.Patches {
+			object := e.push.Inputs().Configs.Get(p.Filter)
+			if object == nil || p.Err != "" || e.refusals.dueTo(proxy, resource.ListenerType, listener, p) != "" {
+				continue
+			}
+			at := fmt.Sprintf("spec.configPatches[%d]", p.Index)
+			for _, f := range envoyfilter.Weakens(object) {
+				if f.Field == at || strings.HasPrefix(f.Field, at+".") {
+					a.Weakened = append(a.Weakened, fmt.Sprintf("%s: %s %s", p.Filter, f.Field, f.Message))
+				}
+			}
+		}
+	}
 }

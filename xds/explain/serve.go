@@ -2,6 +2,7 @@ package explain
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -25,6 +26,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/origins"
 	"github.com/portolan-mesh/portolan/xds/names"
+	"github.com/portolan-mesh/portolan/xds/progress"
 	"github.com/portolan-mesh/portolan/xds/resource"
 	"github.com/portolan-mesh/portolan/xds/simulate"
 )
@@ -37,6 +39,8 @@ type Nodes interface {
 	// before the first push.
 	ContextAfter(ops []storage.Op) *mesh.PushContext
 	Nodes() []*discovery.Proxy
+	// Refused returns what a proxy rejects, by its node id; nothing for a proxy of another server.
+	Refused(ctx context.Context, node string) []progress.Refused
 }
 
 // contextOf returns the context that a question is about.
@@ -99,7 +103,7 @@ func Serve(server Nodes, types []generate.ResourceType, others Others) func(*htt
 		}
 		e := &explainer{
 			question: q, push: push, nodes: nodes, others: others, connected: connected, proxy: proxy, types: types,
-			builder: generate.NewBuilder(push, proxy, generate.For(types, proxy.Type)),
+			builder: generate.NewBuilder(push, proxy, generate.For(types, proxy.Type)), refusals: refusalsOf(r.Context(), server, ops),
 		}
 		out, err := e.explain()
 		if err != nil {
@@ -256,6 +260,7 @@ type explainer struct {
 	sidecars map[string][]*discovery.Proxy
 	// receivers are the inbound sides that are built so far, by node id.
 	receivers map[string]*receiver
+	refusals  refusals
 }
 
 // runs says whether the gateway is there: a hypothetical one stands for those that have the
@@ -298,9 +303,11 @@ func (e *explainer) explain() (*Explanation, error) {
 		Listener: result.Listener, FilterChain: result.FilterChain, VirtualHost: result.VirtualHost,
 		Objects:      e.objects(resource.ListenerType, result.Listener, schema.Gateway, schema.Sidecar, schema.ServiceEntry),
 		Destinations: []Destination{}, Patches: e.patches(result), NotSimulated: notSimulated(result),
+		Plugins: e.refusals.plugins(e.proxy, e.push, e.built, result.Listener),
 	}
 	if e.proxy.Type == discovery.Router {
-		out.Access = e.accessOf(e.view(), e.built, result, "")
+		out.Access = e.accessOf(e.proxy, e.view(), e.built, result, "")
+		out.Access.weakenedBy(e, e.proxy, e.built, result.Listener)
 	}
 	if e.proxy.Type == discovery.Sidecar {
 		out.Proxy.Interception = string(e.proxy.InterceptionMode)
@@ -339,7 +346,7 @@ func (e *explainer) buildRoutes() {
 	for _, typeURL := range []string{resource.ListenerType, resource.RouteType} {
 		all, _ := e.builder.All(typeURL) // resources that cannot be built are missing at the proxy, too
 		filters, _ := e.builder.Needed(resource.ExtensionType, all)
-		e.built = slices.Concat(e.built, all, filters)
+		e.built = slices.Concat(e.built, all, e.refusals.asHeld(e.proxy, filters))
 	}
 }
 

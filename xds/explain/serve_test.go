@@ -1,6 +1,7 @@
 package explain_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http/httptest"
@@ -17,6 +18,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/explain"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/progress"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -77,6 +79,9 @@ func (c connected) ContextAfter(ops []storage.Op) *mesh.PushContext {
 	in.Configs = in.Configs.After(ops, "cluster.local")
 	return c.Context().Next(in)
 }
+
+// Refused returns nothing: the proxies of connected have taken all.
+func (c connected) Refused(context.Context, string) []progress.Refused { return nil }
 
 // anywhere has other servers run every gateway, and no other proxy.
 type anywhere struct{}

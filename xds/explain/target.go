@@ -206,7 +206,7 @@ func (c *checker) atGateway(out *AccessCheck) error {
 	g := c.target.gateway
 	e := &explainer{
 		question: c.question, push: c.push, nodes: c.nodes, connected: true, proxy: g, types: c.types,
-		builder: generate.NewBuilder(c.push, g, generate.For(c.types, g.Type)),
+		builder: generate.NewBuilder(c.push, g, generate.For(c.types, g.Type)), refusals: c.refusals,
 	}
 	e.host, e.http = c.authority, true
 	if name, _, ok := cutPort(c.authority); ok {
@@ -226,8 +226,9 @@ func (c *checker) atGateway(out *AccessCheck) error {
 	}
 	in := Inbound{
 		Endpoints: []string{dialedText(r)}, Proxies: []string{g.ID}, Listener: result.Listener, FilterChain: result.FilterChain, VirtualHost: result.VirtualHost,
-		Access: e.accessOf(e.view(), e.built, result, ""), Outcome: Forwarded,
+		Access: e.accessOf(e.proxy, e.view(), e.built, result, ""), Outcome: Forwarded, Plugins: e.refusals.plugins(e.proxy, e.push, e.built, result.Listener),
 	}
+	in.Access.weakenedBy(e, e.proxy, e.built, result.Listener)
 	switch {
 	case in.Access.refuses():
 		in.Outcome, in.Status, in.Reason = Fails, result.Status, in.Access.Reason

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
@@ -34,7 +33,7 @@ func meshOf(p *PushContext, in Inputs) *meshconfig.Config {
 	}
 	out := in.MeshFile
 	if object != nil {
-		out = out.With(schema.WithoutFileOnly(object.Spec.(*meshv1alpha1.MeshConfig)))
+		out = out.With(schema.WithoutFileOnly(object.Spec.(*meshv1alpha1.MeshConfig))).DecidedBy(object.Key(), out)
 	}
 	if p != nil && p.mesh.Equal(out) {
 		return p.mesh
@@ -80,7 +79,8 @@ const (
 )
 
 // fields holds the mesh configuration field by field. A row is a configuration with one
-// field, so a changed field concerns only the readers of that field.
+// field, so a changed field concerns only the readers of that field. It names the object that decides
+// the field.
 type fields struct{ tableOf[*meshconfig.Config] }
 
 var fieldRows = fields{tableOf[*meshconfig.Config]{MeshConfig}}
@@ -94,7 +94,10 @@ func (t fields) follow(from, to *PushContext) {
 		row := &meshconfig.Config{MeshConfig: &meshv1alpha1.MeshConfig{}}
 		row.ProtoReflect().Set(field, value)
 		name := string(field.Name())
-		if old := t.rowsOf(from).Value(name); old != nil && proto.Equal(old.MeshConfig, row.MeshConfig) {
+		if slices.Contains(to.mesh.Fields, name) {
+			row.Object, row.Fields = to.mesh.Object, []string{name}
+		}
+		if old := t.rowsOf(from).Value(name); old != nil && old.Equal(row) {
 			row = old
 		}
 		all = all.Set(name, row)

@@ -7,6 +7,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+
+	"github.com/portolan-mesh/portolan/storage/config"
 )
 
 // With returns the configuration with another laid over it, as Istio merges them. A field that is
@@ -40,9 +42,24 @@ func (c *Config) With(over *meshv1alpha1.MeshConfig) *Config {
 	return &out
 }
 
-// Equal says whether two configurations say the same.
+// DecidedBy returns the configuration with the object that changed it, from what was before: it decides
+// the fields whose values differ.
+func (c *Config) DecidedBy(object config.Key, before *Config) *Config {
+	out := *c
+	out.Object, out.Fields = config.Key{}, nil
+	c.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		if !before.ProtoReflect().Has(field) || !value.Equal(before.ProtoReflect().Get(field)) {
+			out.Object, out.Fields = object, append(out.Fields, string(field.Name()))
+		}
+		return true
+	})
+	slices.Sort(out.Fields)
+	return &out
+}
+
+// Equal says whether two configurations say the same, by the same object.
 func (c *Config) Equal(o *Config) bool {
-	return c.Domain == o.Domain && c.HTTP3 == o.HTTP3 && c.HostConsent == o.HostConsent && proto.Equal(c.MeshConfig, o.MeshConfig)
+	return c.Object == o.Object && slices.Equal(c.Fields, o.Fields) && c.Domain == o.Domain && c.HTTP3 == o.HTTP3 && c.HostConsent == o.HostConsent && proto.Equal(c.MeshConfig, o.MeshConfig)
 }
 
 // lay sets in a message the fields that are set in another of its type. They share their content.

@@ -25,6 +25,10 @@ type Config struct {
 	// HostConsent demands that objects speak for hosts of other namespaces only with the right
 	// to them, or with the consent of the namespace. Istio has no such setting.
 	HostConsent bool
+	// Object is the object that decides Fields, which are names as in the .proto, in order; the zero Key
+	// if no object changes anything.
+	Object config.Key
+	Fields []string
 }
 
 // DefaultDomain is the default DNS suffix of short host names.

@@ -20,6 +20,9 @@ type Tally struct {
 	// FailedPatches and IdlePatches are what Report says of the patches of EnvoyFilters.
 	FailedPatches []status.FailedPatch
 	IdlePatches   []status.IdlePatch
+	// MissingModules are the WasmPlugins whose module this server does not have or has not sent yet, in
+	// order.
+	MissingModules []status.MissingModule
 
 	changes  Ranges               // of the configuration
 	departed map[string]time.Time // of Departures
@@ -189,8 +192,12 @@ func (s *Tally) Settled() bool {
 	return len(s.proxies) > 0 && !slices.ContainsFunc(s.proxies, func(p Proxy) bool { return p.Generation < s.generation })
 }
 
-// maxPatches bounds the failed patches and the idle ones that a report names.
-const maxPatches = 64
+// maxPatches bounds the failed patches and the idle ones that a report names, and maxMissing the
+// WasmPlugins without their module.
+const (
+	maxPatches = 64
+	maxMissing = 64
+)
 
 // Report returns what the server reports to the others.
 func (s *Tally) Report(id string, problems int) *status.Replica {
@@ -200,6 +207,10 @@ func (s *Tally) Report(id string, problems int) *status.Replica {
 		out.FailedPatches = append(out.FailedPatches, p)
 	}
 	out.IdlePatches = slices.Clone(s.IdlePatches[:min(len(s.IdlePatches), maxPatches)])
+	for _, m := range s.MissingModules[:min(len(s.MissingModules), maxMissing)] {
+		m.Fault = Shorten(m.Fault, MaxMessage)
+		out.MissingModules = append(out.MissingModules, m)
+	}
 	for _, c := range s.changes {
 		out.Changes = append(out.Changes, status.Change{From: c.From, To: c.To, Alone: s.Alone(c.To), All: s.All(c.To)})
 	}

@@ -25,6 +25,9 @@ type Tracker struct {
 	caughtUpAt   int64 // the last revision at which it lacked no more than those
 
 	rejected pmap.Map[*protocol.RejectedForm] // that Rejections was made of
+	// lastHad has the revision at which the proxy last had what it should have, by the names of
+	// resources that it has rejected since.
+	lastHad map[string]int64
 }
 
 // Turn is what a Tracker must know about a turn, besides the subscription.
@@ -45,9 +48,10 @@ type Turn struct {
 	Cause Range
 }
 
-// Origins finds the objects that a rejected resource was made of; held is the resource
-// that the proxy has in its place, nil for none.
-type Origins func(rejected, held *resource.Resource) []config.Key
+// Origins finds the objects to which the rejection of a resource is due; held is the resource that the
+// proxy has in its place, nil for none. The proxy last had what it should have of it at a revision, 0 if
+// it never had.
+type Origins func(rejected, held *resource.Resource, since int64) []config.Key
 
 // Latest returns the range of the newest change of the type.
 func (t *Tracker) Latest() Range { return t.latest }
@@ -81,6 +85,11 @@ func (t *Tracker) Follow(sub *protocol.Subscription, turn Turn, origins Origins)
 	case sub.Searching():
 	case rejected != t.rejected || len(t.Rejections) == 0:
 		t.rejected, t.Rejections = rejected, t.rejections(sub, st, origins)
+	}
+	for name := range t.lastHad {
+		if sub.Acked(name) == sub.Desired(name) {
+			delete(t.lastHad, name)
+		}
 	}
 	t.Status = st
 }
@@ -141,20 +150,28 @@ const maxTraced = 64
 
 // rejections returns all rejections that stand. It reuses known ones.
 func (t *Tracker) rejections(sub *protocol.Subscription, st protocol.Status, origins Origins) []Rejected {
-	before := make(map[string]*Rejected, len(t.Rejections))
+	knownBefore := make(map[string]*Rejected, len(t.Rejections))
 	for i := range t.Rejections {
-		before[t.Rejections[i].Name] = &t.Rejections[i]
+		knownBefore[t.Rejections[i].Name] = &t.Rejections[i]
 	}
 	var out []Rejected
 	for name, r := range sub.Rejected() {
-		if known := before[name]; known != nil && known.Rejection == r {
+		if known := knownBefore[name]; known != nil && known.Rejection == r {
 			out = append(out, *known)
 			continue
 		}
 		next := t.newRejected(name, r)
+		since, again := t.lastHad[name]
+		if !again {
+			if t.lastHad == nil {
+				t.lastHad = map[string]int64{}
+			}
+			since = next.From
+			t.lastHad[name] = since
+		}
 		if desired := sub.Desired(name); desired != nil {
 			if next.Version = desired.Version; len(out) < maxTraced {
-				next.Objects = origins(desired, sub.Acked(name))
+				next.Objects = origins(desired, sub.Acked(name), since)
 			}
 		}
 		out = append(out, next)

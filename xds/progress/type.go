@@ -47,8 +47,8 @@ type Rejected struct {
 	// Version of the resource; empty if the proxy should have none of the name.
 	Version string
 	*protocol.Rejection
-	// Objects are the objects behind the resource, as far as they are known, ordered by
-	// path.
+	// Objects are those to which the rejection is due, as far as they are known, the likeliest
+	// first.
 	Objects []config.Key
 }
 

@@ -34,15 +34,21 @@ type View struct {
 func (v *View) Report(object *config.Config, stored *status.Report, verdicts []verdict.Verdict) *status.Report {
 	facts := *v.facts()
 	facts.Replicas = facts.Replicas.Set(etcd.ReplicaKey(v.ID)[len(etcd.ReplicaPrefix):], v.Server.Progress().Report(v.ID, maxProblems))
-	used := usageOf(&facts)
-	for part, ids := range v.Server.UsedObjects() {
-		used.parts[part] = append(used.parts[part], ids)
-	}
+	used := v.usage(&facts)
 	report, _ := makeReport(object, stored, evidence{facts: &facts, verdicts: verdicts, used: used.has(status.ObjectID(object.Key()))}, time.Time{}) // nobody knows since when
 	if stored.Of(object.UID) {
 		report.Revision, report.Addresses = stored.Revision, stored.Addresses
 	}
 	return report
+}
+
+// usage returns what is in use on this server now, and on others according to facts.
+func (v *View) usage(facts *statuses.Reports) usage {
+	used := usageOf(facts)
+	for part, ids := range v.Server.UsedObjects() {
+		used.parts[part] = append(used.parts[part], ids)
+	}
+	return used
 }
 
 // maxNamed bounds the proxies that a Distribution names in each of its lists.
@@ -63,6 +69,8 @@ type Distribution struct {
 	// Phases are the namespaces whose workloads and clients are on the way from some
 	// PeerAuthentications to others. The change is done when there are none.
 	Phases []string `json:"phases,omitempty"`
+	// MissingModules are the WasmPlugins whose module a server does not have, or is about to send.
+	MissingModules []status.MissingModule `json:"missingModules,omitempty"`
 	// Problems names proxies that reject or lack something, rejections first. Gone names
 	// those that are offline, the one that was seen last first. Both are bounded.
 	Problems []status.Problem `json:"troubles,omitempty"`
@@ -157,10 +165,12 @@ func (v *View) distribution(p *Tally, facts *statuses.Reports, here status.Count
 	} else {
 		out.Behind = append(out.Behind, v.ID)
 	}
+	out.MissingModules = missingOn(v.ID, p.MissingModules)
 	for replica := range facts.Replicas.Values() {
 		if replica.ID == v.ID {
 			continue
 		}
+		out.MissingModules = append(out.MissingModules, missingOn(replica.ID, replica.MissingModules)...)
 		if count, ok := there(replica); ok {
 			out.Count, out.Problems = out.Plus(count), append(out.Problems, replica.Problems...)
 		} else {

@@ -8,6 +8,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/node"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+	"github.com/portolan-mesh/portolan/xds/resource"
 	"github.com/portolan-mesh/portolan/xds/transcript"
 )
 
@@ -80,6 +81,15 @@ type RefusedResource struct {
 	Revision int64    `json:"revision"`
 	Message  string   `json:"message,omitempty"`
 	Objects  []string `json:"objects,omitempty"`
+}
+
+// Refused is a resource that a connected client rejects.
+type Refused struct {
+	TypeURL, Name, Message string
+	// Objects are those to which the rejection is due, as far as they are known.
+	Objects []config.Key
+	// Has is what the client has in its place, nil for nothing.
+	Has *resource.Resource
 }
 
 // Status returns the proxy as the API shows it.

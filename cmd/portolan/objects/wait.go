@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,8 +52,9 @@ type waitFlags struct {
 	// phases: the change is done when its phases are over. again is the command that waits on.
 	phases     bool
 	again      string
-	through    bool        // its phases are over, and all have to take the last
-	anyTimeout func() bool // whether the user gave timeout; nil for no
+	through    bool         // its phases are over, and all have to take the last
+	anyTimeout func() bool  // whether the user gave timeout; nil for no
+	plugins    []config.Key // the WasmPlugins whose modules have to be there
 }
 
 func (o *waitFlags) register(c *cobra.Command) {
@@ -140,6 +142,7 @@ ends, whatever the exit code.` + waitForHelp + waitHelp,
 			if hasPhases(kind) {
 				o.waitForPhases(key)
 			}
+			o.waitForModule(key)
 			if err = env.wait(c.Context(), changeOf(key), o); apierrors.IsNotFound(err) {
 				return notFound(key, kind)
 			}
@@ -165,13 +168,14 @@ func changeOf(key config.Key) url.Values {
 func (e *environment) waitForBatch(ctx context.Context, result *batch.Result, o waitFlags) error {
 	query := url.Values{"revision": {result.Revision}}
 	for _, r := range result.Results {
+		kind, of := e.Schemas.Named(r.Kind), config.Key{}
+		if kind != nil && r.Outcome != string(storage.Deleted) {
+			of = config.Key{Kind: kind.GroupVersionKind, Namespace: r.Namespace, Name: r.Name}
+		}
+		o.waitForModule(of)
 		if r.Outcome != string(storage.Unchanged) {
 			query = url.Values{"change": {result.Revision}}
-			if kind := e.Schemas.Named(r.Kind); hasPhases(kind) {
-				var of config.Key
-				if r.Outcome != string(storage.Deleted) {
-					of = config.Key{Kind: kind.GroupVersionKind, Namespace: r.Namespace, Name: r.Name}
-				}
+			if hasPhases(kind) {
 				o.waitForPhases(of)
 			}
 		}
@@ -222,6 +226,7 @@ func (e *environment) wait(ctx context.Context, query url.Values, o waitFlags) e
 			} else if err != nil {
 				return err
 			}
+			p.MissingModules = o.missing(p)
 			waited := e.Now().Sub(began)
 			switch {
 			case waited >= o.timeout && o.phases && len(p.Phases) > 0:
@@ -263,7 +268,7 @@ func (e *environment) propagation(ctx context.Context, c *client.Client, query u
 }
 
 func enoughTaken(p admin.Propagation, o waitFlags) bool {
-	return len(p.Faults) == 0 && shared(p, o) && p.Accepted >= o.least
+	return len(p.Faults) == 0 && len(o.missing(p)) == 0 && shared(p, o) && p.Accepted >= o.least
 }
 
 // shared says whether a sufficient share of the connected proxies have taken the change, or
@@ -276,6 +281,9 @@ func shared(p admin.Propagation, o waitFlags) bool {
 // A proxy that has refused a change does not take it later, but other proxies may
 // connect.
 func isFinal(p admin.Propagation, o waitFlags) bool {
+	if len(o.missing(p)) > 0 {
+		return len(p.Behind) == 0 && o.moduleFault(p) != "" // a server that is behind tells of a former version
+	}
 	return enoughTaken(p, o) || len(p.Faults) > 0 || len(p.Behind) == 0 && p.Waiting == 0 && !shared(p, o)
 }
 
@@ -312,6 +320,10 @@ func (e *environment) checkPropagation(p admin.Propagation, o waitFlags) error {
 	switch lacking := p.Rejected + p.Waiting; {
 	case o.phases && len(p.Phases) > 0:
 		return o.stillInPhases(p)
+	case o.moduleFault(p) != "" && len(p.Behind) == 0:
+		return exit.With(exit.Differences, fmt.Errorf("a module is not fetched, and is tried again: %s. %s", o.moduleFault(p), withoutModule))
+	case len(o.missing(p)) > 0 && len(p.Behind) == 0:
+		return exit.With(exit.Differences, fmt.Errorf("not all servers have the module of %s within %s. They go on fetching it. %s", o.missingPlugins(p), o.timeout, withoutModule))
 	case enoughTaken(p, o) && o.inVain(p):
 		return errUnconcerned
 	case enoughTaken(p, o):
@@ -372,6 +384,9 @@ func (e *environment) printLaggards(p admin.Propagation) error {
 		return err
 	}
 	others := cli.Offline(away, p.Offline, e.Now(), false)
+	for _, m := range p.MissingModules {
+		others = append(others, []string{"  no module", pluginName(m.Plugin), "server " + cli.ServerName(m.Server) + ": " + cmp.Or(m.Fault, "it does not have it yet")})
+	}
 	for _, server := range p.Behind {
 		others = append(others, []string{"  behind", "server " + cli.ServerName(server), "it has not published the revision yet"})
 	}
@@ -394,6 +409,9 @@ func distribution(p admin.Propagation) string {
 	}
 	if len(p.Phases) > 0 {
 		parts = append(parts, "phase "+strings.Join(p.Phases, ", "))
+	}
+	if n := len(p.MissingModules); n > 0 {
+		parts = append(parts, fmt.Sprintf("modules missing %d", n))
 	}
 	if n := len(p.Behind); n > 0 {
 		parts = append(parts, fmt.Sprintf("servers behind %d (%s)", n, cli.FormatList(cli.MapSlice(p.Behind, cli.ServerName), false)))

@@ -193,6 +193,9 @@ func accessRows(a *explain.Access) [][]string {
 		text += " (" + a.By.Action + ")"
 	}
 	rows := [][]string{{"policies", text}}
+	for _, by := range a.Weakened {
+		rows = append(rows, []string{"weakened", "! by " + by})
+	}
 	for i, miss := range a.Misses {
 		if i == shownMisses {
 			rows = append(rows, []string{"no match", fmt.Sprintf("%d more: -o json has them", len(a.Misses)-i)})

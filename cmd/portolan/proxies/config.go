@@ -210,8 +210,11 @@ func patchRows(config *admin.ProxyConfig) ([][]string, error) {
 		for _, r := range t.Resources {
 			for _, p := range r.Patches {
 				result := "applied"
-				if p.Error != "" {
+				switch {
+				case p.Error != "":
 					result = "! failed: " + p.Error
+				case p.Rejected:
+					result = "! rejected, the proxy keeps what it had: " + cli.Quoted(r.Message)
 				}
 				rows = append(rows, []string{t.Name, r.Name, p.EnvoyFilter, strings.TrimPrefix(p.Field, "spec."), result})
 			}

@@ -155,7 +155,7 @@ func explanationRows(e explain.Explanation) [][]string {
 	} else if len(e.Destinations) > 0 {
 		rows = append(rows, []string{"route", joinNonEmpty("of the connection as it is", destinationsText(e))})
 	}
-	rows = append(rows, patchedRows(e.Patches, e.NotSimulated)...)
+	rows = append(rows, patchedRows(e.Patches, e.Plugins, e.NotSimulated)...)
 	for _, d := range e.Destinations {
 		rows = append(rows, destinationRows(d)...)
 	}
@@ -209,19 +209,26 @@ func destinationRows(d explain.Destination) [][]string {
 	for _, in := range d.Inbound {
 		rows = append(rows, []string{"inbound", inboundText(in)})
 		rows = append(rows, accessRows(in.Access)...)
-		rows = append(rows, patchedRows(in.Patches, in.NotSimulated)...)
+		rows = append(rows, patchedRows(in.Patches, in.Plugins, in.NotSimulated)...)
 	}
 	return rows
 }
 
-// patchedRows returns a row for each patch of an EnvoyFilter, and for each filter that is not simulated.
-func patchedRows(patches []explain.Patch, notSimulated []string) (rows [][]string) {
+// patchedRows returns a row for each patch of an EnvoyFilter, for each WasmPlugin that does not run as it
+// is written, and for each filter that is not simulated.
+func patchedRows(patches []explain.Patch, plugins, notSimulated []string) (rows [][]string) {
 	for _, p := range patches {
 		text := fmt.Sprintf("%s by envoyfilter/%s %s", p.Resource, p.EnvoyFilter, strings.TrimPrefix(p.Field, "spec."))
 		if p.Error != "" {
 			text = "! not " + text + ": " + p.Error
 		}
+		if p.Rejected != "" {
+			text = "! not " + text + ": the proxy refused it, and keeps what it had: " + cli.Quoted(p.Rejected)
+		}
 		rows = append(rows, []string{"patched", text})
+	}
+	for _, text := range plugins {
+		rows = append(rows, []string{"plugin", "! " + text})
 	}
 	for _, text := range notSimulated {
 		rows = append(rows, []string{"not known", "! " + text})

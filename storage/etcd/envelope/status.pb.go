@@ -443,8 +443,10 @@ type Replica struct {
 	// Patches of EnvoyFilters that could not be applied, and those that match nothing.
 	FailedPatches []*FailedPatch `protobuf:"bytes,9,rep,name=failed_patches,json=failedPatches,proto3" json:"failed_patches,omitempty"`
 	IdlePatches   []*IdlePatch   `protobuf:"bytes,10,rep,name=idle_patches,json=idlePatches,proto3" json:"idle_patches,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// The WasmPlugins whose module the server does not have.
+	MissingModules []*MissingModule `protobuf:"bytes,11,rep,name=missing_modules,json=missingModules,proto3" json:"missing_modules,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Replica) Reset() {
@@ -547,6 +549,68 @@ func (x *Replica) GetIdlePatches() []*IdlePatch {
 	return nil
 }
 
+func (x *Replica) GetMissingModules() []*MissingModule {
+	if x != nil {
+		return x.MissingModules
+	}
+	return nil
+}
+
+// MissingModule is a WasmPlugin whose module a server does not have.
+type MissingModule struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The path of the WasmPlugin.
+	Plugin string `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
+	// Why the last fetch failed; empty if none did yet.
+	Fault         string `protobuf:"bytes,2,opt,name=fault,proto3" json:"fault,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MissingModule) Reset() {
+	*x = MissingModule{}
+	mi := &file_status_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MissingModule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MissingModule) ProtoMessage() {}
+
+func (x *MissingModule) ProtoReflect() protoreflect.Message {
+	mi := &file_status_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MissingModule.ProtoReflect.Descriptor instead.
+func (*MissingModule) Descriptor() ([]byte, []int) {
+	return file_status_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *MissingModule) GetPlugin() string {
+	if x != nil {
+		return x.Plugin
+	}
+	return ""
+}
+
+func (x *MissingModule) GetFault() string {
+	if x != nil {
+		return x.Fault
+	}
+	return ""
+}
+
 // FailedPatch is a patch of an EnvoyFilter that could not be applied to some resources.
 type FailedPatch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -564,7 +628,7 @@ type FailedPatch struct {
 
 func (x *FailedPatch) Reset() {
 	*x = FailedPatch{}
-	mi := &file_status_proto_msgTypes[5]
+	mi := &file_status_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -576,7 +640,7 @@ func (x *FailedPatch) String() string {
 func (*FailedPatch) ProtoMessage() {}
 
 func (x *FailedPatch) ProtoReflect() protoreflect.Message {
-	mi := &file_status_proto_msgTypes[5]
+	mi := &file_status_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -589,7 +653,7 @@ func (x *FailedPatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailedPatch.ProtoReflect.Descriptor instead.
 func (*FailedPatch) Descriptor() ([]byte, []int) {
-	return file_status_proto_rawDescGZIP(), []int{5}
+	return file_status_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *FailedPatch) GetFilter() string {
@@ -641,7 +705,7 @@ type IdlePatch struct {
 
 func (x *IdlePatch) Reset() {
 	*x = IdlePatch{}
-	mi := &file_status_proto_msgTypes[6]
+	mi := &file_status_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -653,7 +717,7 @@ func (x *IdlePatch) String() string {
 func (*IdlePatch) ProtoMessage() {}
 
 func (x *IdlePatch) ProtoReflect() protoreflect.Message {
-	mi := &file_status_proto_msgTypes[6]
+	mi := &file_status_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -666,7 +730,7 @@ func (x *IdlePatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IdlePatch.ProtoReflect.Descriptor instead.
 func (*IdlePatch) Descriptor() ([]byte, []int) {
-	return file_status_proto_rawDescGZIP(), []int{6}
+	return file_status_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *IdlePatch) GetFilter() string {
@@ -705,7 +769,7 @@ type Registration struct {
 
 func (x *Registration) Reset() {
 	*x = Registration{}
-	mi := &file_status_proto_msgTypes[7]
+	mi := &file_status_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -717,7 +781,7 @@ func (x *Registration) String() string {
 func (*Registration) ProtoMessage() {}
 
 func (x *Registration) ProtoReflect() protoreflect.Message {
-	mi := &file_status_proto_msgTypes[7]
+	mi := &file_status_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -730,7 +794,7 @@ func (x *Registration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Registration.ProtoReflect.Descriptor instead.
 func (*Registration) Descriptor() ([]byte, []int) {
-	return file_status_proto_rawDescGZIP(), []int{7}
+	return file_status_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Registration) GetGroup() string {
@@ -776,7 +840,7 @@ type Use struct {
 
 func (x *Use) Reset() {
 	*x = Use{}
-	mi := &file_status_proto_msgTypes[8]
+	mi := &file_status_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -788,7 +852,7 @@ func (x *Use) String() string {
 func (*Use) ProtoMessage() {}
 
 func (x *Use) ProtoReflect() protoreflect.Message {
-	mi := &file_status_proto_msgTypes[8]
+	mi := &file_status_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -801,7 +865,7 @@ func (x *Use) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Use.ProtoReflect.Descriptor instead.
 func (*Use) Descriptor() ([]byte, []int) {
-	return file_status_proto_rawDescGZIP(), []int{8}
+	return file_status_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Use) GetReplica() string {
@@ -838,7 +902,7 @@ type Sources struct {
 
 func (x *Sources) Reset() {
 	*x = Sources{}
-	mi := &file_status_proto_msgTypes[9]
+	mi := &file_status_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -850,7 +914,7 @@ func (x *Sources) String() string {
 func (*Sources) ProtoMessage() {}
 
 func (x *Sources) ProtoReflect() protoreflect.Message {
-	mi := &file_status_proto_msgTypes[9]
+	mi := &file_status_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -863,7 +927,7 @@ func (x *Sources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sources.ProtoReflect.Descriptor instead.
 func (*Sources) Descriptor() ([]byte, []int) {
-	return file_status_proto_rawDescGZIP(), []int{9}
+	return file_status_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Sources) GetReplica() string {
@@ -899,7 +963,7 @@ type SourceState struct {
 
 func (x *SourceState) Reset() {
 	*x = SourceState{}
-	mi := &file_status_proto_msgTypes[10]
+	mi := &file_status_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -911,7 +975,7 @@ func (x *SourceState) String() string {
 func (*SourceState) ProtoMessage() {}
 
 func (x *SourceState) ProtoReflect() protoreflect.Message {
-	mi := &file_status_proto_msgTypes[10]
+	mi := &file_status_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -924,7 +988,7 @@ func (x *SourceState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceState.ProtoReflect.Descriptor instead.
 func (*SourceState) Descriptor() ([]byte, []int) {
-	return file_status_proto_rawDescGZIP(), []int{10}
+	return file_status_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SourceState) GetName() string {
@@ -987,7 +1051,7 @@ type SourceContent struct {
 
 func (x *SourceContent) Reset() {
 	*x = SourceContent{}
-	mi := &file_status_proto_msgTypes[11]
+	mi := &file_status_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -999,7 +1063,7 @@ func (x *SourceContent) String() string {
 func (*SourceContent) ProtoMessage() {}
 
 func (x *SourceContent) ProtoReflect() protoreflect.Message {
-	mi := &file_status_proto_msgTypes[11]
+	mi := &file_status_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1012,7 +1076,7 @@ func (x *SourceContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceContent.ProtoReflect.Descriptor instead.
 func (*SourceContent) Descriptor() ([]byte, []int) {
-	return file_status_proto_rawDescGZIP(), []int{11}
+	return file_status_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SourceContent) GetReplica() string {
@@ -1072,7 +1136,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_status_proto_msgTypes[12]
+	mi := &file_status_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1084,7 +1148,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_status_proto_msgTypes[12]
+	mi := &file_status_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1097,7 +1161,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_status_proto_rawDescGZIP(), []int{12}
+	return file_status_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Change) GetFrom() int64 {
@@ -1142,7 +1206,7 @@ type Count struct {
 
 func (x *Count) Reset() {
 	*x = Count{}
-	mi := &file_status_proto_msgTypes[13]
+	mi := &file_status_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1154,7 +1218,7 @@ func (x *Count) String() string {
 func (*Count) ProtoMessage() {}
 
 func (x *Count) ProtoReflect() protoreflect.Message {
-	mi := &file_status_proto_msgTypes[13]
+	mi := &file_status_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1167,7 +1231,7 @@ func (x *Count) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Count.ProtoReflect.Descriptor instead.
 func (*Count) Descriptor() ([]byte, []int) {
-	return file_status_proto_rawDescGZIP(), []int{13}
+	return file_status_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Count) GetAccepted() int64 {
@@ -1219,7 +1283,7 @@ type Trouble struct {
 
 func (x *Trouble) Reset() {
 	*x = Trouble{}
-	mi := &file_status_proto_msgTypes[14]
+	mi := &file_status_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1231,7 +1295,7 @@ func (x *Trouble) String() string {
 func (*Trouble) ProtoMessage() {}
 
 func (x *Trouble) ProtoReflect() protoreflect.Message {
-	mi := &file_status_proto_msgTypes[14]
+	mi := &file_status_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1244,7 +1308,7 @@ func (x *Trouble) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Trouble.ProtoReflect.Descriptor instead.
 func (*Trouble) Descriptor() ([]byte, []int) {
-	return file_status_proto_rawDescGZIP(), []int{14}
+	return file_status_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Trouble) GetNode() string {
@@ -1335,7 +1399,7 @@ type KnownProxy struct {
 
 func (x *KnownProxy) Reset() {
 	*x = KnownProxy{}
-	mi := &file_status_proto_msgTypes[15]
+	mi := &file_status_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1347,7 +1411,7 @@ func (x *KnownProxy) String() string {
 func (*KnownProxy) ProtoMessage() {}
 
 func (x *KnownProxy) ProtoReflect() protoreflect.Message {
-	mi := &file_status_proto_msgTypes[15]
+	mi := &file_status_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1360,7 +1424,7 @@ func (x *KnownProxy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KnownProxy.ProtoReflect.Descriptor instead.
 func (*KnownProxy) Descriptor() ([]byte, []int) {
-	return file_status_proto_rawDescGZIP(), []int{15}
+	return file_status_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *KnownProxy) GetNode() string {
@@ -1508,7 +1572,7 @@ const file_status_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\a \x01(\x03R\n" +
 	"generation\x12\x18\n" +
-	"\amanager\x18\b \x01(\tR\amanager\"\xda\x03\n" +
+	"\amanager\x18\b \x01(\tR\amanager\"\xa7\x04\n" +
 	"\aReplica\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aproxies\x18\x02 \x01(\x03R\aproxies\x125\n" +
@@ -1521,7 +1585,11 @@ const file_status_proto_rawDesc = "" +
 	"\rregistrations\x18\b \x03(\v2!.portolan.storage.v1.RegistrationR\rregistrations\x12G\n" +
 	"\x0efailed_patches\x18\t \x03(\v2 .portolan.storage.v1.FailedPatchR\rfailedPatches\x12A\n" +
 	"\fidle_patches\x18\n" +
-	" \x03(\v2\x1e.portolan.storage.v1.IdlePatchR\vidlePatches\"\x89\x01\n" +
+	" \x03(\v2\x1e.portolan.storage.v1.IdlePatchR\vidlePatches\x12K\n" +
+	"\x0fmissing_modules\x18\v \x03(\v2\".portolan.storage.v1.MissingModuleR\x0emissingModules\"=\n" +
+	"\rMissingModule\x12\x16\n" +
+	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12\x14\n" +
+	"\x05fault\x18\x02 \x01(\tR\x05fault\"\x89\x01\n" +
 	"\vFailedPatch\x12\x16\n" +
 	"\x06filter\x18\x01 \x01(\tR\x06filter\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x03R\x05index\x12\x18\n" +
@@ -1613,44 +1681,46 @@ func file_status_proto_rawDescGZIP() []byte {
 	return file_status_proto_rawDescData
 }
 
-var file_status_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_status_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_status_proto_goTypes = []any{
 	(*Status)(nil),          // 0: portolan.storage.v1.Status
 	(*Condition)(nil),       // 1: portolan.storage.v1.Condition
 	(*ClientStatus)(nil),    // 2: portolan.storage.v1.ClientStatus
 	(*ClientCondition)(nil), // 3: portolan.storage.v1.ClientCondition
 	(*Replica)(nil),         // 4: portolan.storage.v1.Replica
-	(*FailedPatch)(nil),     // 5: portolan.storage.v1.FailedPatch
-	(*IdlePatch)(nil),       // 6: portolan.storage.v1.IdlePatch
-	(*Registration)(nil),    // 7: portolan.storage.v1.Registration
-	(*Use)(nil),             // 8: portolan.storage.v1.Use
-	(*Sources)(nil),         // 9: portolan.storage.v1.Sources
-	(*SourceState)(nil),     // 10: portolan.storage.v1.SourceState
-	(*SourceContent)(nil),   // 11: portolan.storage.v1.SourceContent
-	(*Change)(nil),          // 12: portolan.storage.v1.Change
-	(*Count)(nil),           // 13: portolan.storage.v1.Count
-	(*Trouble)(nil),         // 14: portolan.storage.v1.Trouble
-	(*KnownProxy)(nil),      // 15: portolan.storage.v1.KnownProxy
-	nil,                     // 16: portolan.storage.v1.KnownProxy.LabelsEntry
+	(*MissingModule)(nil),   // 5: portolan.storage.v1.MissingModule
+	(*FailedPatch)(nil),     // 6: portolan.storage.v1.FailedPatch
+	(*IdlePatch)(nil),       // 7: portolan.storage.v1.IdlePatch
+	(*Registration)(nil),    // 8: portolan.storage.v1.Registration
+	(*Use)(nil),             // 9: portolan.storage.v1.Use
+	(*Sources)(nil),         // 10: portolan.storage.v1.Sources
+	(*SourceState)(nil),     // 11: portolan.storage.v1.SourceState
+	(*SourceContent)(nil),   // 12: portolan.storage.v1.SourceContent
+	(*Change)(nil),          // 13: portolan.storage.v1.Change
+	(*Count)(nil),           // 14: portolan.storage.v1.Count
+	(*Trouble)(nil),         // 15: portolan.storage.v1.Trouble
+	(*KnownProxy)(nil),      // 16: portolan.storage.v1.KnownProxy
+	nil,                     // 17: portolan.storage.v1.KnownProxy.LabelsEntry
 }
 var file_status_proto_depIdxs = []int32{
 	1,  // 0: portolan.storage.v1.Status.conditions:type_name -> portolan.storage.v1.Condition
 	3,  // 1: portolan.storage.v1.ClientStatus.conditions:type_name -> portolan.storage.v1.ClientCondition
-	12, // 2: portolan.storage.v1.Replica.changes:type_name -> portolan.storage.v1.Change
-	14, // 3: portolan.storage.v1.Replica.troubles:type_name -> portolan.storage.v1.Trouble
-	13, // 4: portolan.storage.v1.Replica.now:type_name -> portolan.storage.v1.Count
-	7,  // 5: portolan.storage.v1.Replica.registrations:type_name -> portolan.storage.v1.Registration
-	5,  // 6: portolan.storage.v1.Replica.failed_patches:type_name -> portolan.storage.v1.FailedPatch
-	6,  // 7: portolan.storage.v1.Replica.idle_patches:type_name -> portolan.storage.v1.IdlePatch
-	10, // 8: portolan.storage.v1.Sources.sources:type_name -> portolan.storage.v1.SourceState
-	13, // 9: portolan.storage.v1.Change.alone:type_name -> portolan.storage.v1.Count
-	13, // 10: portolan.storage.v1.Change.all:type_name -> portolan.storage.v1.Count
-	16, // 11: portolan.storage.v1.KnownProxy.labels:type_name -> portolan.storage.v1.KnownProxy.LabelsEntry
-	12, // [12:12] is the sub-list for method output_type
-	12, // [12:12] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	13, // 2: portolan.storage.v1.Replica.changes:type_name -> portolan.storage.v1.Change
+	15, // 3: portolan.storage.v1.Replica.troubles:type_name -> portolan.storage.v1.Trouble
+	14, // 4: portolan.storage.v1.Replica.now:type_name -> portolan.storage.v1.Count
+	8,  // 5: portolan.storage.v1.Replica.registrations:type_name -> portolan.storage.v1.Registration
+	6,  // 6: portolan.storage.v1.Replica.failed_patches:type_name -> portolan.storage.v1.FailedPatch
+	7,  // 7: portolan.storage.v1.Replica.idle_patches:type_name -> portolan.storage.v1.IdlePatch
+	5,  // 8: portolan.storage.v1.Replica.missing_modules:type_name -> portolan.storage.v1.MissingModule
+	11, // 9: portolan.storage.v1.Sources.sources:type_name -> portolan.storage.v1.SourceState
+	14, // 10: portolan.storage.v1.Change.alone:type_name -> portolan.storage.v1.Count
+	14, // 11: portolan.storage.v1.Change.all:type_name -> portolan.storage.v1.Count
+	17, // 12: portolan.storage.v1.KnownProxy.labels:type_name -> portolan.storage.v1.KnownProxy.LabelsEntry
+	13, // [13:13] is the sub-list for method output_type
+	13, // [13:13] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_status_proto_init() }
@@ -1664,7 +1734,7 @@ func file_status_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_status_proto_rawDesc), len(file_status_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

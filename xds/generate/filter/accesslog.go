@@ -58,11 +58,15 @@ func (k Kind) direction() telemetry.Direction {
 	return telemetry.Client
 }
 
+// logsOf returns which logs a kind of listener has, by what Telemetries and the mesh say together.
+func logsOf(v *mesh.View, k Kind) []telemetry.Log {
+	return telemetry.MergeLogging(v.LoggingLevels(k.direction()), v.Mesh(mesh.DefaultProviders).GetDefaultProviders().GetAccessLogging())
+}
+
 // accessLogs returns the logs of all providers, of what a filter lets through.
 func accessLogs(v *mesh.View, k Kind, f accesslog.Filter) []*accesslogv3.AccessLog {
 	var out []*accesslogv3.AccessLog
-	defaults := v.Mesh(mesh.DefaultProviders).GetDefaultProviders().GetAccessLogging()
-	for _, l := range telemetry.MergeLogging(v.LoggingLevels(k.direction()), defaults) {
+	for _, l := range logsOf(v, k) {
 		f.CEL = l.Filter
 		if l.Provider == telemetry.Own {
 			out = append(out, ownLog(v, v.Mesh(mesh.AccessLogFile).GetAccessLogFile(), f)...)
@@ -129,11 +133,10 @@ func ReportsTo(v *mesh.View, k Kind, requests bool) []string {
 			out = append(out, cluster)
 		}
 	}
-	defaults := v.Mesh(mesh.DefaultProviders).GetDefaultProviders()
-	for _, l := range telemetry.MergeLogging(v.LoggingLevels(k.direction()), defaults.GetAccessLogging()) {
+	for _, l := range logsOf(v, k) {
 		add(logService(v.Mesh(mesh.ExtensionProviders).Provider(l.Provider)))
 	}
-	if trace := telemetry.MergeTracing(v.TracingLevels(k.direction()), defaults.GetTracing()); trace != nil && requests {
+	if trace := traceOf(v, k); trace != nil && requests {
 		o, ok, _ := collector(v, trace.Provider)
 		if ok {
 			out = append(out, o.Collector.Cluster)

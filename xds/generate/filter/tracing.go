@@ -26,10 +26,16 @@ const (
 	usualService  = "istio-proxy"
 )
 
+// traceOf returns how requests of a kind of listener are traced, by what Telemetries and the mesh say
+// together; nil if they are not.
+func traceOf(v *mesh.View, k Kind) *telemetry.Trace {
+	return telemetry.MergeTracing(v.TracingLevels(k.direction()), v.Mesh(mesh.DefaultProviders).GetDefaultProviders().GetTracing())
+}
+
 // traces returns how the requests of a kind of listener are traced, nil if they are not. ids says
 // whether the id of a request decides whether it is traced, as in Envoy by default.
 func traces(v *mesh.View, k Kind) (out *hcmv3.HttpConnectionManager_Tracing, ids bool) {
-	trace := telemetry.MergeTracing(v.TracingLevels(k.direction()), v.Mesh(mesh.DefaultProviders).GetDefaultProviders().GetTracing())
+	trace := traceOf(v, k)
 	if trace == nil {
 		return nil, true
 	}

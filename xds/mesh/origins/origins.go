@@ -17,6 +17,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 	"github.com/portolan-mesh/portolan/xds/mesh/sidecar"
 	"github.com/portolan-mesh/portolan/xds/mesh/telemetry"
+	"github.com/portolan-mesh/portolan/xds/meshconfig"
 )
 
 // Of returns the objects behind recorded answers, from which a resource was built: each
@@ -80,6 +81,10 @@ func Each(reads []mesh.Dependency, do func(config.Key)) {
 		case plugin.Standing:
 			if a != (plugin.Standing{}) {
 				do(config.Key{Kind: schema.WasmPlugin, Namespace: a.Namespace, Name: a.Name})
+			}
+		case *meshconfig.Config:
+			if a.Object != (config.Key{}) {
+				do(a.Object)
 			}
 		case *sidecar.Sidecar:
 			if a != nil {
