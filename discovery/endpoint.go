@@ -51,6 +51,8 @@ type Endpoint struct {
 	ServiceAccount string
 	Network        string
 	Locality       Locality
+	// Node is the node of Kubernetes that it runs on, empty for none.
+	Node string
 	// Weight is at least 1.
 	Weight  uint32
 	Health  Health
@@ -93,7 +95,7 @@ func (e *Endpoint) Equal(o *Endpoint) bool {
 	return e.Address == o.Address && e.Port == o.Port &&
 		e.ServicePortName == o.ServicePortName && e.ServicePort == o.ServicePort &&
 		e.ServiceAccount == o.ServiceAccount &&
-		e.Network == o.Network && e.Locality == o.Locality &&
+		e.Network == o.Network && e.Locality == o.Locality && e.Node == o.Node &&
 		e.Weight == o.Weight && e.Health == o.Health && e.TLSMode == o.TLSMode && e.Check == o.Check &&
 		e.Namespace == o.Namespace && e.WorkloadName == o.WorkloadName &&
 		e.Labels.Equal(o.Labels)

@@ -18,11 +18,15 @@ const (
 	topologyClusterName = "topology.istio.io/cluster"
 )
 
+// NodeLabel is the label by which failoverPriority names the node of a workload.
+const NodeLabel = "kubernetes.io/hostname"
+
 // Place is what is known of the location of a workload.
 type Place struct {
 	Labels           labels.Instance
 	Locality         string // region/zone/subzone
 	Cluster, Network string
+	Node             string // of Kubernetes
 }
 
 // LocalityOf returns region/zone/subzone, without the empty parts at the end.
@@ -60,6 +64,8 @@ func (p Place) Label(key string) string {
 		return p.Network
 	case topologyClusterName:
 		return p.Cluster
+	case NodeLabel:
+		return p.Node
 	}
 	return ""
 }
@@ -72,13 +78,15 @@ func (p Place) Region() string {
 
 // Place returns the location of the endpoint.
 func (e *Endpoint) Place() Place {
-	return Place{Labels: e.Labels, Locality: e.Locality.Label, Cluster: e.Locality.Cluster, Network: e.Network}
+	return Place{Labels: e.Labels, Locality: e.Locality.Label, Cluster: e.Locality.Cluster, Network: e.Network, Node: e.Node}
 }
 
 // Place returns the location of the proxy. The locality comes from the labels that selectors
-// see, else from the node, else from the workload at its address.
-func (p *Proxy) Place(of labels.Instance, workload string) Place {
+// see, else from what the proxy states, else from the workload at its address, which may be zero.
+// The node of Kubernetes is the one that the proxy states, else that of the workload.
+func (p *Proxy) Place(of labels.Instance, workload Place) Place {
 	return Place{
-		Labels: of, Locality: cmp.Or(LocalityOfLabels(of), p.Locality, workload), Cluster: p.ClusterID, Network: p.Network,
+		Labels: of, Locality: cmp.Or(LocalityOfLabels(of), p.Locality, workload.Locality), Cluster: p.ClusterID, Network: p.Network,
+		Node: cmp.Or(p.NodeName, workload.Node),
 	}
 }

@@ -80,7 +80,9 @@ type Proxy struct {
 	// (SYSTEM_ROOTS); empty if the proxy does not say.
 	SystemRoots        string
 	ClusterID, Network string
-	InterceptionMode   InterceptionMode
+	// NodeName is the node of Kubernetes that the proxy says to be on (NODE_NAME).
+	NodeName         string
+	InterceptionMode InterceptionMode
 	// DNSCapture is true if applications beside the proxy resolve services to their assigned
 	// addresses (DNS_CAPTURE).
 	DNSCapture bool
@@ -146,6 +148,7 @@ func ParseProxy(node *corev3.Node) (_ *Proxy, err error) {
 	p.Group = text(metadata["AUTO_REGISTER_GROUP"])
 	p.ClusterID = text(metadata["CLUSTER_ID"])
 	p.Network = text(metadata["NETWORK"])
+	p.NodeName = text(metadata["NODE_NAME"])
 	p.Version, p.Metadata = text(metadata["ISTIO_VERSION"]), texts(metadata)
 	p.InterceptionMode = InterceptionMode(strings.ToUpper(text(metadata["INTERCEPTION_MODE"])))
 	if p.InterceptionMode == "" {
@@ -284,13 +287,15 @@ func (p *Proxy) WorkloadLabels(at func(ip string) iter.Seq2[string, []*Endpoint]
 	return nil
 }
 
-// Workload returns the first endpoint with labels at the proxy's addresses, preferably of a
-// service in the proxy's namespace; nil if there is none. at lists the endpoints of an address
+// Workload returns the first endpoint with labels at the proxy's addresses, preferably of the pod
+// that has the proxy's name, else of a service in the proxy's namespace; nil if there is none. Pods
+// in the network of their host share its address. at lists the endpoints of an address
 // in a fixed order, with the namespace of their service. If the proxy proved an identity,
 // endpoints without it do not count. Loopback addresses never count, because every machine has
 // them.
 func (p *Proxy) Workload(at func(ip string) iter.Seq2[string, []*Endpoint]) *Endpoint {
-	var other *Endpoint
+	var own, other *Endpoint
+	short, _, _ := strings.Cut(p.Name, ".")
 	for _, ip := range p.IPAddresses {
 		if isLoopback(ip) {
 			continue
@@ -299,13 +304,18 @@ func (p *Proxy) Workload(at func(ip string) iter.Seq2[string, []*Endpoint]) *End
 			for _, e := range endpoints {
 				switch {
 				case !p.describes(e):
-				case namespace == p.Namespace:
+				case e.Node != "" && e.Namespace == p.Namespace && e.WorkloadName == short:
 					return e
+				case namespace == p.Namespace && own == nil:
+					own = e
 				case other == nil:
 					other = e
 				}
 			}
 		}
+	}
+	if own != nil {
+		return own
 	}
 	return other
 }

@@ -172,7 +172,15 @@ type Attributes struct {
 	LabelSelectors           labels.Instance
 	ExportTo                 Visibility
 	ClusterExternalAddresses map[string][]string
+	// Distribution says which endpoints proxies prefer, unless a DestinationRule does.
+	Distribution Distribution
+	// NodeLocal: a proxy uses the endpoints on its own node alone, and one on no node those on none.
+	// (Istio: Attributes.NodeLocal.)
+	NodeLocal bool
 }
+
+// Distribution says which endpoints of a service proxies prefer. (Istio: TrafficDistribution.)
+type Distribution = labels.Distribution
 
 // UnspecifiedIP is the Address of a service that has none.
 const UnspecifiedIP = "0.0.0.0"
@@ -204,7 +212,8 @@ func (a *Attributes) equal(b *Attributes) bool {
 	return a.Provider == b.Provider && a.Name == b.Name && a.Namespace == b.Namespace &&
 		a.Labels.Equal(b.Labels) && a.LabelSelectors.Equal(b.LabelSelectors) &&
 		(a.LabelSelectors == nil) == (b.LabelSelectors == nil) && slices.Equal(a.ExportTo, b.ExportTo) &&
-		maps.EqualFunc(a.ClusterExternalAddresses, b.ClusterExternalAddresses, slices.Equal[[]string])
+		maps.EqualFunc(a.ClusterExternalAddresses, b.ClusterExternalAddresses, slices.Equal[[]string]) &&
+		a.Distribution == b.Distribution && a.NodeLocal == b.NodeLocal
 }
 
 // CompareServices orders services of one name: the oldest first, then by name, namespace and

@@ -41,7 +41,8 @@ func (c converter) service(s *service, exportTo []string) *discovery.Service {
 		CreationTime: time.Unix(s.Created, 0).UTC(),
 		Attributes: discovery.Attributes{
 			Provider: discovery.Kubernetes, Name: s.Name, Namespace: s.Namespace, Labels: s.Labels, LabelSelectors: s.Selector,
-			ExportTo: discovery.ParseVisibility(s.ExportTo, s.Namespace, exportTo),
+			ExportTo:     discovery.ParseVisibility(s.ExportTo, s.Namespace, exportTo),
+			Distribution: s.Distribution, NodeLocal: s.NodeLocal,
 		},
 	}
 	if len(s.ClusterIPs) > 0 {
@@ -74,8 +75,9 @@ func (c converter) workload(p *pod, locality string) *discovery.WorkloadInstance
 	return &discovery.WorkloadInstance{
 		Name: p.Name, Namespace: p.Namespace, Provider: discovery.Kubernetes,
 		Endpoint: discovery.Endpoint{
-			Address: p.Address, Labels: p.Labels, ServiceAccount: discovery.SPIFFE(c.trustDomain, p.Namespace, p.Account),
+			Address: p.Address, Labels: p.Labels, ServiceAccount: shared(discovery.SPIFFE(c.trustDomain, p.Namespace, p.Account)),
 			Network:  p.Labels[networkLabel],
+			Node:     p.Node,
 			Locality: discovery.Locality{Label: cmp.Or(discovery.LocalityOfLabels(p.Labels), locality), Cluster: c.cluster},
 			Weight:   1, TLSMode: cmp.Or(p.Labels[labels.TLSMode], discovery.TLSModeDisabled),
 			Namespace: p.Namespace, WorkloadName: p.Name,
@@ -114,7 +116,7 @@ func (k *known) base(c converter, s *slice, from *endpoint) discovery.Endpoint {
 	if p == nil {
 		return discovery.Endpoint{
 			Address: from.Address, Weight: 1, TLSMode: discovery.TLSModeDisabled, Namespace: s.Namespace, WorkloadName: from.Pod,
-			Locality: discovery.Locality{Label: locality, Cluster: c.cluster},
+			Locality: discovery.Locality{Label: locality, Cluster: c.cluster}, Node: from.Node,
 		}
 	}
 	out := c.workload(p, locality).Endpoint

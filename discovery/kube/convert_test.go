@@ -5,17 +5,19 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/kube"
+	"github.com/portolan-mesh/portolan/discovery/kube/kubetest"
 )
 
 // TestServices: what each sort of Service becomes.
 func TestServices(t *testing.T) {
 	t.Parallel()
-	local, distribution := corev1.ServiceInternalTrafficPolicyLocal, "PreferSameZone"
-	a := newAPI(t)
+	local, close, none := corev1.ServiceInternalTrafficPolicyLocal, "PreferClose", "PreferNone"
+	a := kubetest.New(t)
 	for name, edit := range map[string]func(*corev1.Service){
 		"headless": func(s *corev1.Service) { s.Spec.ClusterIP = corev1.ClusterIPNone },
 		"dual": func(s *corev1.Service) {
@@ -31,39 +33,55 @@ func TestServices(t *testing.T) {
 		"private": func(s *corev1.Service) {
 			s.Annotations = map[string]string{"networking.istio.io/exportTo": "., other"}
 		},
+		"portless": func(s *corev1.Service) { s.Spec.Ports = nil },
+		"close":    func(s *corev1.Service) { s.Spec.TrafficDistribution = &close },
+		"near": func(s *corev1.Service) {
+			s.Annotations = map[string]string{"networking.istio.io/traffic-distribution": "prefersamenode"}
+		},
 		"odd": func(s *corev1.Service) {
-			s.Spec.InternalTrafficPolicy, s.Spec.TrafficDistribution = &local, &distribution
+			s.Spec.InternalTrafficPolicy, s.Spec.TrafficDistribution, s.Spec.SessionAffinity = &local, &none, corev1.ServiceAffinityClientIP
 			s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: "sctp", Port: 81, Protocol: corev1.ProtocolSCTP}, corev1.ServicePort{Name: "dns", Port: 53, Protocol: corev1.ProtocolUDP})
 		},
 	} {
-		a.put(newService("shop", name, edit))
+		a.Put(kubetest.NewService("shop", name, edit))
 	}
+	names, unnumbered := kubetest.NewSlice("shop", "odd", 80), kubetest.NewSlice("shop", "portless", 80)
+	names.AddressType, unnumbered.Ports[0].Port = discoveryv1.AddressTypeFQDN, nil
+	a.Put(names, unnumbered)
 	r := newRig(t, kube.Options{})
 	one, _ := r.follow(a, "east")
 	got := map[string]string{}
 	for _, s := range one.Services() {
-		got[s.Attributes.Name] = fmt.Sprintf("%s %v %s external=%v %v exportTo=%v ports=%d", s.Address, s.ClusterVIPs, s.Resolution, s.MeshExternal, s.Attributes.ClusterExternalAddresses, s.Attributes.ExportTo, len(s.Ports))
+		got[s.Attributes.Name] = fmt.Sprintf("%s %v %s external=%v %v exportTo=%v ports=%d %s local=%v", s.Address, s.ClusterVIPs, s.Resolution, s.MeshExternal, s.Attributes.ClusterExternalAddresses, s.Attributes.ExportTo, len(s.Ports), s.Attributes.Distribution, s.Attributes.NodeLocal)
 	}
 	expect(t, got, map[string]string{
-		"headless": "0.0.0.0 map[] Passthrough external=false map[] exportTo=[] ports=1",
-		"dual":     "10.96.0.7 map[east:[10.96.0.7 fd00::7]] ClientSideLB external=false map[] exportTo=[] ports=1",
-		"external": "0.0.0.0 map[] DNSLB external=true map[] exportTo=[] ports=1",
-		"reached":  "10.96.0.1 map[east:[10.96.0.1]] ClientSideLB external=false map[east:[192.0.2.1 192.0.2.2]] exportTo=[] ports=1",
-		"private":  "10.96.0.1 map[east:[10.96.0.1]] ClientSideLB external=false map[] exportTo=[other shop] ports=1",
-		"odd":      "10.96.0.1 map[east:[10.96.0.1]] ClientSideLB external=false map[] exportTo=[] ports=2",
+		"headless": "0.0.0.0 map[] Passthrough external=false map[] exportTo=[] ports=1  local=false",
+		"dual":     "10.96.0.7 map[east:[10.96.0.7 fd00::7]] ClientSideLB external=false map[] exportTo=[] ports=1  local=false",
+		"external": "0.0.0.0 map[] DNSLB external=true map[] exportTo=[] ports=1  local=false",
+		"reached":  "10.96.0.1 map[east:[10.96.0.1]] ClientSideLB external=false map[east:[192.0.2.1 192.0.2.2]] exportTo=[] ports=1  local=false",
+		"private":  "10.96.0.1 map[east:[10.96.0.1]] ClientSideLB external=false map[] exportTo=[other shop] ports=1  local=false",
+		"portless": "10.96.0.1 map[east:[10.96.0.1]] ClientSideLB external=false map[] exportTo=[] ports=0  local=false",
+		"close":    "10.96.0.1 map[east:[10.96.0.1]] ClientSideLB external=false map[] exportTo=[] ports=1 PreferSameZone local=false",
+		"near":     "10.96.0.1 map[east:[10.96.0.1]] ClientSideLB external=false map[] exportTo=[] ports=1 PreferSameNode local=false",
+		"odd":      "10.96.0.1 map[east:[10.96.0.1]] ClientSideLB external=false map[] exportTo=[] ports=2  local=true",
 	})
 	expect(t, r.endpoints("shop", "external.shop.svc.cluster.local"), []string{"http=db.example:80"})
 	expect(t, r.clusters.Status()[0].Flaws, []kube.Flaw{
 		{Object: "Service shop/odd", Reason: "port 81 is of SCTP, which no proxy serves: left out"},
-		{Object: "Service shop/odd", Reason: "internalTrafficPolicy Local has no effect: proxies use the endpoints of all nodes"},
-		{Object: "Service shop/odd", Reason: "trafficDistribution has no effect: set localityLbSetting in a DestinationRule"},
+		{Object: "Service shop/odd", Reason: "port 53 is of UDP, which no proxy serves: clients call it past their proxy"},
+		{Object: "Service shop/odd", Reason: "internalTrafficPolicy Local: proxies on machines are on no node of the cluster, and get none of its pods"},
+		{Object: "Service shop/odd", Reason: "sessionAffinity ClientIP has no effect: set consistentHash.useSourceIp in a DestinationRule"},
+		{Object: "Service shop/odd", Reason: `trafficDistribution "PreferNone" is no traffic distribution, and has no effect: use PreferSameZone or PreferSameNode`},
+		{Object: "Service shop/portless", Reason: "it has no port: no proxy serves it"},
+		{Object: "EndpointSlice shop/odd-abc", Reason: "it has host names, which no proxy resolves for a Service: use the type ExternalName, or a ServiceEntry"},
+		{Object: "EndpointSlice shop/portless-abc", Reason: "a port has no number: left out"},
 	})
 }
 
 // TestProtocols: what a port says of its protocol.
 func TestProtocols(t *testing.T) {
 	t.Parallel()
-	a := newAPI(t)
+	a := kubetest.New(t)
 	var ports []corev1.ServicePort
 	var want []discovery.Protocol
 	for _, c := range []struct {
@@ -90,7 +108,7 @@ func TestProtocols(t *testing.T) {
 		}
 		ports, want = append(ports, p), append(want, c.want)
 	}
-	a.put(newService("shop", "web", func(s *corev1.Service) { s.Spec.Ports = ports }))
+	a.Put(kubetest.NewService("shop", "web", func(s *corev1.Service) { s.Spec.Ports = ports }))
 	r := newRig(t, kube.Options{})
 	one, _ := r.follow(a, "east")
 	var got []discovery.Protocol
@@ -105,12 +123,12 @@ func TestProtocols(t *testing.T) {
 func TestWhatIsNoEndpoint(t *testing.T) {
 	t.Parallel()
 	a, _, _, slice := shop(t)
-	ended := newPod("shop", "ended", "10.0.0.9", map[string]string{"app": "web"})
+	ended := kubetest.NewPod("shop", "ended", "10.0.0.9", map[string]string{"app": "web"})
 	ended.Status.Phase = corev1.PodSucceeded
-	pending := newPod("shop", "pending", "", map[string]string{"app": "web"})
+	pending := kubetest.NewPod("shop", "pending", "", map[string]string{"app": "web"})
 	stray := slice.DeepCopy()
 	stray.ObjectMeta = metav1.ObjectMeta{Namespace: "shop", Name: "stray"}
-	a.put(ended, pending, stray)
+	a.Put(ended, pending, stray)
 	r := newRig(t, kube.Options{})
 	r.follow(a, "east")
 	status := r.clusters.Status()[0]

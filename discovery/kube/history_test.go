@@ -13,6 +13,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/kube"
+	"github.com/portolan-mesh/portolan/discovery/kube/kubetest"
 	"github.com/portolan-mesh/portolan/storage/longtest"
 )
 
@@ -22,9 +23,9 @@ func drawn(draw *rand.Rand) (o metav1.Object, gone bool) {
 	service, zone := name("s", 3), name("z", 3)
 	switch draw.IntN(5) {
 	case 0:
-		o = newNode(name("n", 2), "eu", zone)
+		o = kubetest.NewNode(name("n", 2), "eu", zone)
 	case 1:
-		o = newService("shop", service, func(s *corev1.Service) {
+		o = kubetest.NewService("shop", service, func(s *corev1.Service) {
 			s.Spec.PublishNotReadyAddresses = draw.IntN(3) == 0
 			s.Spec.Selector = map[string]string{"app": name("a", 3)}
 			if draw.IntN(4) == 0 {
@@ -35,18 +36,18 @@ func drawn(draw *rand.Rand) (o metav1.Object, gone bool) {
 			}
 		})
 	case 2:
-		p := newPod("shop", name("p", 4), "10.0.0.1", map[string]string{"app": name("a", 3), "v": name("v", 2)})
+		p := kubetest.NewPod("shop", name("p", 4), "10.0.0.1", map[string]string{"app": name("a", 3), "v": name("v", 2)})
 		p.Spec.NodeName, p.Status.PodIP = name("n", 2), name("10.0.0.", 5)
 		if draw.IntN(3) == 0 {
 			p.Status.Conditions = nil
 		}
 		o = p
 	default:
-		slice := newSlice("shop", service, 8080)
+		slice := kubetest.NewSlice("shop", service, 8080)
 		slice.Name = service + name("-", 2)
 		for range draw.IntN(4) {
 			ready, terminating := draw.IntN(3) > 0, draw.IntN(3) == 0
-			e := endpointOf(newPod("shop", name("p", 4), name("10.0.0.", 5), nil))
+			e := kubetest.EndpointOf(kubetest.NewPod("shop", name("p", 4), name("10.0.0.", 5), nil))
 			node := name("n", 2)
 			e.NodeName, e.Conditions = &node, discoveryv1.EndpointConditions{Ready: &ready, Terminating: &terminating}
 			slice.Endpoints = append(slice.Endpoints, e)
@@ -66,7 +67,7 @@ func TestSoakHistories(t *testing.T) {
 	}
 	for seed := range uint64(runs) {
 		draw := rand.New(rand.NewPCG(seed, 40))
-		clusters := []*api{newAPI(t), newAPI(t)}
+		clusters := []*kubetest.API{kubetest.New(t), kubetest.New(t)}
 		r := newRig(t, kube.Options{})
 		r.follow(clusters[0], "east")
 		r.follow(clusters[1], "west")
@@ -87,9 +88,9 @@ func TestSoakHistories(t *testing.T) {
 			}
 			a := clusters[draw.IntN(2)]
 			if o, gone := drawn(draw); gone {
-				a.drop(o)
+				a.Drop(o)
 			} else {
-				a.put(o)
+				a.Put(o)
 			}
 		}
 		fresh := newRig(t, kube.Options{})

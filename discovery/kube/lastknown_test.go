@@ -9,6 +9,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/kube"
+	"github.com/portolan-mesh/portolan/discovery/kube/kubetest"
 	"github.com/portolan-mesh/portolan/discovery/lastknown"
 )
 
@@ -47,7 +48,7 @@ func TestLastKnown(t *testing.T) {
 		}
 		memory.of.Items[path] = value
 	}
-	a.goAway(true)
+	a.GoAway(true)
 	second := newRig(t, kube.Options{Memory: memory, Patience: time.Millisecond})
 	again, _ := second.follow(a, "east")
 	second.has("http=10.0.0.1:8080", "http=10.0.0.2:8080")
@@ -59,10 +60,10 @@ func TestLastKnown(t *testing.T) {
 		t.Error("what the cluster has not confirmed would be saved")
 	}
 	slice.Endpoints = slice.Endpoints[1:]
-	a.put(slice)
-	a.drop(p1, p2)
-	a.put(p2)
-	a.goAway(false)
+	a.Put(slice)
+	a.Drop(p1, p2)
+	a.Put(p2)
+	a.GoAway(false)
 	second.has("http=10.0.0.2:8080")
 	second.await("it is live", func() bool { return again.SourceStatuses()[0].State == discovery.SourceLive })
 	expect(t, second.clusters.Status()[0].Pods, 1)
@@ -72,8 +73,8 @@ func TestLastKnown(t *testing.T) {
 // is known.
 func TestNothingKnown(t *testing.T) {
 	t.Parallel()
-	a := newAPI(t)
-	a.goAway(true)
+	a := kubetest.New(t)
+	a.GoAway(true)
 	r := newRig(t, kube.Options{FirstPatience: time.Millisecond})
 	one, _ := r.follow(a, "east")
 	expect(t, one.SourceStatuses()[0].State, discovery.SourceSyncing)

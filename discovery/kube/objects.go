@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unique"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -15,11 +16,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/labels"
 )
 
-// Annotations of a Service that the registry reads, as Istio names them.
-const (
-	exportToAnnotation     = "networking.istio.io/exportTo"
-	distributionAnnotation = "networking.istio.io/traffic-distribution"
-)
+// exportToAnnotation is the annotation of a Service that says who sees it, as Istio names it.
+const exportToAnnotation = "networking.istio.io/exportTo"
 
 // object is what the registry keeps of an object of the cluster. It is a pointer to a value that
 // is never modified. Its JSON form is saved as what was last known.
@@ -58,7 +56,10 @@ type service struct {
 	// Family is the first family of its addresses, IPv4 or IPv6.
 	Family          string `json:"family,omitempty"`
 	PublishNotReady bool   `json:"publishNotReady,omitempty"`
-	Ports           []port `json:"ports,omitempty"`
+	// NodeLocal says that clients use the pods on their own node alone.
+	NodeLocal    bool                   `json:"nodeLocal,omitempty"`
+	Distribution discovery.Distribution `json:"distribution,omitempty"`
+	Ports        []port                 `json:"ports,omitempty"`
 	// Flaws say what of it is not served.
 	Flaws []string `json:"flaws,omitempty"`
 }
@@ -80,6 +81,7 @@ type slice struct {
 	Family    string     `json:"family"`
 	Ports     []port     `json:"ports,omitempty"`
 	Endpoints []endpoint `json:"endpoints,omitempty"`
+	Flaws     []string   `json:"flaws,omitempty"`
 }
 
 // endpoint is an address of a slice. Pod is empty if it is no pod of the namespace.
@@ -137,12 +139,14 @@ func (s *service) equal(other object) bool {
 		slices.Equal(s.ExportTo, o.ExportTo) && (s.Selector == nil) == (o.Selector == nil) && s.Selector.Equal(o.Selector) &&
 		s.Headless == o.Headless && s.ExternalName == o.ExternalName && slices.Equal(s.ClusterIPs, o.ClusterIPs) &&
 		slices.Equal(s.External, o.External) && s.Family == o.Family && s.PublishNotReady == o.PublishNotReady &&
+		s.NodeLocal == o.NodeLocal && s.Distribution == o.Distribution &&
 		slices.Equal(s.Ports, o.Ports) && slices.Equal(s.Flaws, o.Flaws)
 }
 
 func (s *slice) equal(other object) bool {
 	o, ok := other.(*slice)
-	return ok && s.path() == o.path() && s.Family == o.Family && slices.Equal(s.Ports, o.Ports) && slices.Equal(s.Endpoints, o.Endpoints)
+	return ok && s.path() == o.path() && s.Family == o.Family && slices.Equal(s.Ports, o.Ports) && slices.Equal(s.Endpoints, o.Endpoints) &&
+		slices.Equal(s.Flaws, o.Flaws)
 }
 
 func (p *pod) equal(other object) bool {
@@ -217,21 +221,44 @@ func stripService(s *corev1.Service) *service {
 	for i := range s.Spec.Ports {
 		out.addPort(&s.Spec.Ports[i])
 	}
+	if len(s.Spec.Ports) == 0 {
+		out.flaw("it has no port: no proxy serves it")
+	}
 	if policy := s.Spec.InternalTrafficPolicy; policy != nil && *policy == corev1.ServiceInternalTrafficPolicyLocal {
-		out.Flaws = append(out.Flaws, "internalTrafficPolicy Local has no effect: proxies use the endpoints of all nodes")
+		out.NodeLocal = true
+		out.flaw("internalTrafficPolicy Local: proxies on machines are on no node of the cluster, and get none of its pods")
 	}
-	if s.Spec.TrafficDistribution != nil {
-		out.Flaws = append(out.Flaws, "trafficDistribution has no effect: set localityLbSetting in a DestinationRule")
-	} else if s.Annotations[distributionAnnotation] != "" {
-		out.Flaws = append(out.Flaws, "the annotation "+distributionAnnotation+" has no effect: set localityLbSetting in a DestinationRule")
+	if s.Spec.SessionAffinity == corev1.ServiceAffinityClientIP {
+		out.flaw("sessionAffinity ClientIP has no effect: set consistentHash.useSourceIp in a DestinationRule")
 	}
+	out.distribute(s)
 	return out
+}
+
+func (s *service) flaw(text string) { s.Flaws = append(s.Flaws, text) }
+
+// distribute reads spec.trafficDistribution, else the annotation. (Istio: GetTrafficDistribution.)
+func (s *service) distribute(from *corev1.Service) {
+	var err error
+	if of := from.Spec.TrafficDistribution; of != nil {
+		if s.Distribution, err = labels.ParseDistribution(*of); err != nil {
+			s.flaw("trafficDistribution " + err.Error())
+		}
+	}
+	if s.Distribution == labels.AnyEndpoint {
+		if s.Distribution, err = labels.ParseDistribution(from.Annotations[labels.DistributionAnnotation]); err != nil {
+			s.flaw("annotation " + labels.DistributionAnnotation + ": " + err.Error())
+		}
+	}
 }
 
 func (s *service) addPort(p *corev1.ServicePort) {
 	if p.Protocol == corev1.ProtocolSCTP {
-		s.Flaws = append(s.Flaws, fmt.Sprintf("port %d is of SCTP, which no proxy serves: left out", p.Port))
+		s.flaw(fmt.Sprintf("port %d is of SCTP, which no proxy serves: left out", p.Port))
 		return
+	}
+	if p.Protocol == corev1.ProtocolUDP {
+		s.flaw(fmt.Sprintf("port %d is of UDP, which no proxy serves: clients call it past their proxy", p.Port))
 	}
 	one := port{Name: p.Name, Number: int(p.Port), Protocol: protocolOf(p), Target: int(p.TargetPort.IntVal)}
 	if p.TargetPort.Type == intstr.String {
@@ -240,15 +267,22 @@ func (s *service) addPort(p *corev1.ServicePort) {
 	s.Ports = append(s.Ports, one)
 }
 
-// stripSlice returns nil for a slice of no Service, or of host names.
+// stripSlice returns nil for a slice of no Service.
 func stripSlice(s *discoveryv1.EndpointSlice) *slice {
 	of := s.Labels[discoveryv1.LabelServiceName]
-	if of == "" || s.AddressType == discoveryv1.AddressTypeFQDN {
+	if of == "" {
 		return nil
 	}
 	out := &slice{Namespace: s.Namespace, Name: s.Name, Service: of, Family: string(s.AddressType)}
+	if s.AddressType == discoveryv1.AddressTypeFQDN {
+		out.Flaws = []string{"it has host names, which no proxy resolves for a Service: use the type ExternalName, or a ServiceEntry"}
+		return out
+	}
 	for _, p := range s.Ports {
-		if p.Port == nil || p.Protocol != nil && *p.Protocol == corev1.ProtocolSCTP {
+		if p.Port == nil {
+			out.Flaws = append(out.Flaws, "a port has no number: left out")
+		}
+		if p.Port == nil || p.Protocol != nil && *p.Protocol == corev1.ProtocolSCTP { // the Service says so of SCTP
 			continue
 		}
 		one := port{Number: int(*p.Port)}
@@ -267,10 +301,10 @@ func stripSlice(s *discoveryv1.EndpointSlice) *slice {
 			one.Pod = ref.Name
 		}
 		if from.NodeName != nil {
-			one.Node = *from.NodeName
+			one.Node = shared(*from.NodeName)
 		}
 		if from.Zone != nil {
-			one.Zone = *from.Zone
+			one.Zone = shared(*from.Zone)
 		}
 		out.Endpoints = append(out.Endpoints, one)
 	}
@@ -303,8 +337,8 @@ func stripPod(p *corev1.Pod) *pod {
 		return nil
 	}
 	out := &pod{
-		Namespace: p.Namespace, Name: p.Name, Address: p.Status.PodIP, Node: p.Spec.NodeName, Account: p.Spec.ServiceAccountName,
-		Labels: p.Labels,
+		Namespace: shared(p.Namespace), Name: p.Name, Address: p.Status.PodIP, Node: shared(p.Spec.NodeName), Account: shared(p.Spec.ServiceAccountName),
+		Labels: sharedLabels(p.Labels),
 	}
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodReady {
@@ -316,4 +350,18 @@ func stripPod(p *corev1.Pod) *pod {
 
 func stripNode(n *corev1.Node) *node {
 	return &node{Name: n.Name, Locality: discovery.LocalityOfLabels(n.Labels)}
+}
+
+// shared returns the one copy of a text that many objects have.
+func shared(text string) string { return unique.Make(text).Value() }
+
+func sharedLabels(of map[string]string) labels.Instance {
+	if of == nil {
+		return nil
+	}
+	out := make(labels.Instance, len(of))
+	for key, value := range of {
+		out[shared(key)] = shared(value)
+	}
+	return out
 }

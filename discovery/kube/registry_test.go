@@ -18,6 +18,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/discoverytest"
 	"github.com/portolan-mesh/portolan/discovery/kube"
+	"github.com/portolan-mesh/portolan/discovery/kube/kubetest"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
@@ -60,9 +61,9 @@ func (r *rig) background(run func(context.Context) error) (stop func()) {
 }
 
 // follow runs the registry of a cluster, and waits until it has synced.
-func (r *rig) follow(a *api, name string) (*kube.Registry, func()) {
+func (r *rig) follow(a *kubetest.API, name string) (*kube.Registry, func()) {
 	r.t.Helper()
-	one := r.clusters.Registry(a.connect(name))
+	one := r.clusters.Registry(a.Connect(name))
 	stop := r.background(one.Run)
 	r.await("it is synced", one.HasSynced)
 	return one, stop
@@ -128,13 +129,13 @@ func expect(t testing.TB, got, want any) {
 }
 
 // shop returns an API server with a service of two pods, on nodes of two zones.
-func shop(t testing.TB) (*api, *corev1.Pod, *corev1.Pod, *discoveryv1.EndpointSlice) {
-	a := newAPI(t)
-	p1 := newPod("shop", "web-1", "10.0.0.1", map[string]string{"app": "web", "security.istio.io/tlsMode": "istio"})
-	p2 := newPod("shop", "web-2", "10.0.0.2", map[string]string{"app": "web"})
+func shop(t testing.TB) (*kubetest.API, *corev1.Pod, *corev1.Pod, *discoveryv1.EndpointSlice) {
+	a := kubetest.New(t)
+	p1 := kubetest.NewPod("shop", "web-1", "10.0.0.1", map[string]string{"app": "web", "security.istio.io/tlsMode": "istio"})
+	p2 := kubetest.NewPod("shop", "web-2", "10.0.0.2", map[string]string{"app": "web"})
 	p2.Spec.NodeName = "n2"
-	slice := newSlice("shop", "web", 8080, endpointOf(p1), endpointOf(p2))
-	a.put(newNode("n1", "eu", "a"), newNode("n2", "eu", "b"), p1, p2, slice, newService("shop", "web", nil))
+	slice := kubetest.NewSlice("shop", "web", 8080, kubetest.EndpointOf(p1), kubetest.EndpointOf(p2))
+	a.Put(kubetest.NewNode("n1", "eu", "a"), kubetest.NewNode("n2", "eu", "b"), p1, p2, slice, kubetest.NewService("shop", "web", nil))
 	return a, p1, p2, slice
 }
 
@@ -149,12 +150,12 @@ func TestEndpointsOfPods(t *testing.T) {
 		{
 			Address: "10.0.0.1", Port: 8080, ServicePortName: "http", Labels: map[string]string{"app": "web", "security.istio.io/tlsMode": "istio"},
 			ServiceAccount: "spiffe://cluster.local/ns/shop/sa/web", Locality: discovery.Locality{Label: "eu/a", Cluster: "east"},
-			Weight: 1, TLSMode: "istio", Namespace: "shop", WorkloadName: "web-1",
+			Weight: 1, TLSMode: "istio", Namespace: "shop", WorkloadName: "web-1", Node: "n1",
 		},
 		{
 			Address: "10.0.0.2", Port: 8080, ServicePortName: "http", Labels: map[string]string{"app": "web"},
 			ServiceAccount: "spiffe://cluster.local/ns/shop/sa/web", Locality: discovery.Locality{Label: "eu/b", Cluster: "east"},
-			Weight: 1, TLSMode: "disabled", Namespace: "shop", WorkloadName: "web-2",
+			Weight: 1, TLSMode: "disabled", Namespace: "shop", WorkloadName: "web-2", Node: "n2",
 		},
 	})
 	expect(t, row.Services, []*discovery.Service{{
@@ -171,18 +172,18 @@ func TestEndpointsOfPods(t *testing.T) {
 func TestAChangeCostsWhatItTouches(t *testing.T) {
 	t.Parallel()
 	a, p1, _, slice := shop(t)
-	a.put(newService("shop", "other", nil))
+	a.Put(kubetest.NewService("shop", "other", nil))
 	r := newRig(t, kube.Options{})
 	r.follow(a, "east")
 	r.xds.Take()
 	changed := p1.DeepCopy()
 	changed.Labels["v"] = "2"
-	a.put(changed)
+	a.Put(changed)
 	label := func() string { return r.xds.Rows()["shop/"+webHost].Endpoints[0].Labels["v"] }
 	r.await("the label is there", func() bool { return label() == "2" })
 	expect(t, r.xds.Take(), []string{"endpoints shop/" + webHost + " 2"})
-	n := newNode("n2", "eu", "c")
-	a.put(n)
+	n := kubetest.NewNode("n2", "eu", "c")
+	a.Put(n)
 	r.await("the zone is there", func() bool { return r.xds.Rows()["shop/"+webHost].Endpoints[1].Locality.Label == "eu/c" })
 	expect(t, r.xds.Take(), []string{"endpoints shop/" + webHost + " 2"})
 
@@ -191,10 +192,10 @@ func TestAChangeCostsWhatItTouches(t *testing.T) {
 	busy.Status.Conditions = append(busy.Status.Conditions, corev1.PodCondition{Type: "Other"})
 	heartbeat := n.DeepCopy()
 	heartbeat.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, LastHeartbeatTime: metav1.Now()}}
-	a.put(busy, heartbeat)
+	a.Put(busy, heartbeat)
 	last := slice.DeepCopy()
 	last.Endpoints = last.Endpoints[:1]
-	a.put(last)
+	a.Put(last)
 	r.has("http=10.0.0.1:8080")
 	expect(t, r.xds.Take(), []string{"endpoints shop/" + webHost + " 1"})
 	expect(t, r.xds.Redundant(), []string(nil))
@@ -210,7 +211,7 @@ func TestConditions(t *testing.T) {
 	set := func(conditions discoveryv1.EndpointConditions) {
 		s := slice.DeepCopy()
 		s.Endpoints[0].Conditions = conditions
-		a.put(s)
+		a.Put(s)
 	}
 	set(discoveryv1.EndpointConditions{Ready: &no, Serving: &no, Terminating: &no})
 	r.has("http=10.0.0.1:8080 unhealthy", "http=10.0.0.2:8080")
@@ -218,19 +219,19 @@ func TestConditions(t *testing.T) {
 	r.has("http=10.0.0.1:8080 draining", "http=10.0.0.2:8080")
 	set(discoveryv1.EndpointConditions{Ready: &no, Serving: &no, Terminating: &yes})
 	r.has("http=10.0.0.1:8080 out of use", "http=10.0.0.2:8080")
-	a.put(newService("shop", "web", func(s *corev1.Service) { s.Spec.PublishNotReadyAddresses = true }))
+	a.Put(kubetest.NewService("shop", "web", func(s *corev1.Service) { s.Spec.PublishNotReadyAddresses = true }))
 	r.has("http=10.0.0.1:8080", "http=10.0.0.2:8080")
-	a.put(newService("shop", "web", nil))
+	a.Put(kubetest.NewService("shop", "web", nil))
 	set(discoveryv1.EndpointConditions{})
 	r.has("http=10.0.0.1:8080", "http=10.0.0.2:8080")
 
 	// Both families: those of the second only say who is there.
-	six := newSlice("shop", "web", 8080, endpointOf(p1), endpointOf(p2))
+	six := kubetest.NewSlice("shop", "web", 8080, kubetest.EndpointOf(p1), kubetest.EndpointOf(p2))
 	six.Name, six.AddressType = "web-six", discoveryv1.AddressTypeIPv6
 	six.Endpoints[0].Addresses, six.Endpoints[1].Addresses = []string{"fd00::1"}, []string{"fd00::2"}
-	a.put(six)
+	a.Put(six)
 	r.has("http=10.0.0.1:8080", "http=10.0.0.2:8080", "http=fd00::1:8080 out of use", "http=fd00::2:8080 out of use")
-	a.put(newService("shop", "web", func(s *corev1.Service) {
+	a.Put(kubetest.NewService("shop", "web", func(s *corev1.Service) {
 		s.Spec.IPFamilies, s.Spec.ClusterIPs = []corev1.IPFamily{corev1.IPv6Protocol, corev1.IPv4Protocol}, []string{"fd00::9", "10.96.0.1"}
 	}))
 	r.has("http=10.0.0.1:8080 out of use", "http=10.0.0.2:8080 out of use", "http=fd00::1:8080", "http=fd00::2:8080")
@@ -259,15 +260,15 @@ func TestServicesSelectWorkloadEntries(t *testing.T) {
 	r.workload("vm", "10.1.0.1", cache.EventUpdate, map[string]uint32{"web": 9091})
 
 	// A named port is that of the workload, and one that it does not have leaves it out.
-	a.put(newService("shop", "web", func(s *corev1.Service) { s.Spec.Ports[0].TargetPort = intstr.FromString("web") }))
+	a.Put(kubetest.NewService("shop", "web", func(s *corev1.Service) { s.Spec.Ports[0].TargetPort = intstr.FromString("web") }))
 	r.has(append(pods, "http=10.1.0.1:9091")...)
-	a.put(newService("shop", "web", func(s *corev1.Service) { s.Spec.Ports[0].TargetPort = intstr.FromString("other") }))
+	a.Put(kubetest.NewService("shop", "web", func(s *corev1.Service) { s.Spec.Ports[0].TargetPort = intstr.FromString("other") }))
 	r.has(pods...)
-	a.put(newService("shop", "web", func(s *corev1.Service) { s.Spec.Selector = map[string]string{"app": "else"} }))
-	a.put(newService("shop", "web", func(s *corev1.Service) { s.Spec.ClusterIP = corev1.ClusterIPNone }))
+	a.Put(kubetest.NewService("shop", "web", func(s *corev1.Service) { s.Spec.Selector = map[string]string{"app": "else"} }))
+	a.Put(kubetest.NewService("shop", "web", func(s *corev1.Service) { s.Spec.ClusterIP = corev1.ClusterIPNone }))
 	r.await("it is headless", func() bool { return one.GetService(webHost).Resolution == discovery.Passthrough })
 	r.has(pods...)
-	a.put(newService("shop", "web", nil))
+	a.Put(kubetest.NewService("shop", "web", nil))
 	r.has(append(pods, "http=10.1.0.1:8080")...)
 }
 
@@ -292,24 +293,24 @@ func TestPodsAreOffered(t *testing.T) {
 	hears("add shop/web-1 10.0.0.1 eu/a", "add shop/web-2 10.0.0.2 eu/b")
 	waiting := p1.DeepCopy()
 	waiting.Status.Conditions[0].Status = corev1.ConditionFalse
-	a.put(waiting)
+	a.Put(waiting)
 	hears("delete shop/web-1 10.0.0.1 eu/a")
-	a.put(p1)
+	a.Put(p1)
 	hears("add shop/web-1 10.0.0.1 eu/a")
-	a.put(newNode("n1", "eu", "z"))
+	a.Put(kubetest.NewNode("n1", "eu", "z"))
 	hears("update shop/web-1 10.0.0.1 eu/z")
 	ending := p2.DeepCopy()
 	ending.DeletionTimestamp = &metav1.Time{Time: time.Unix(2000, 0)}
-	a.put(ending)
+	a.Put(ending)
 	hears("delete shop/web-2 10.0.0.2 eu/b")
-	a.drop(p1, p2)
+	a.Drop(p1, p2)
 	hears("delete shop/web-1 10.0.0.1 eu/z")
 }
 
 // TestSeveralClusters: WorkloadEntries are endpoints in the first cluster that has the Service.
 func TestSeveralClusters(t *testing.T) {
 	t.Parallel()
-	east, west := newAPI(t), newAPI(t)
+	east, west := kubetest.New(t), kubetest.New(t)
 	r := newRig(t, kube.Options{})
 	first, _ := r.follow(east, "east")
 	second, _ := r.follow(west, "west")
@@ -324,14 +325,14 @@ func TestSeveralClusters(t *testing.T) {
 		t.Helper()
 		r.await(fmt.Sprintf("east has %d and west %d", inEast, inWest), func() bool { return at(first) == inEast && at(second) == inWest })
 	}
-	web := newService("shop", "web", nil)
-	west.put(web)
+	web := kubetest.NewService("shop", "web", nil)
+	west.Put(web)
 	holds(-1, 1)
-	east.put(newService("shop", "web", nil))
+	east.Put(kubetest.NewService("shop", "web", nil))
 	holds(1, 0)
-	east.drop(web)
+	east.Drop(web)
 	holds(-1, 1)
-	east.put(newService("shop", "web", nil))
+	east.Put(kubetest.NewService("shop", "web", nil))
 	holds(1, 0)
 }
 
@@ -343,15 +344,35 @@ func TestAway(t *testing.T) {
 	r := newRig(t, kube.Options{})
 	one, _ := r.follow(a, "east")
 	r.await("it is live", func() bool { return one.SourceStatuses()[0].State == discovery.SourceLive })
-	a.goAway(true)
+	a.GoAway(true)
 	r.await("it says that the cluster is away", func() bool { return r.clusters.Degraded() != nil })
 	expect(t, one.SourceStatuses()[0].State, discovery.SourceDegraded)
 	r.has("http=10.0.0.1:8080", "http=10.0.0.2:8080")
 	last := slice.DeepCopy()
-	last.Endpoints = []discoveryv1.Endpoint{endpointOf(p2)}
-	a.put(last)
-	a.drop(p1)
-	a.goAway(false)
+	last.Endpoints = []discoveryv1.Endpoint{kubetest.EndpointOf(p2)}
+	a.Put(last)
+	a.Drop(p1)
+	a.GoAway(false)
 	r.has("http=10.0.0.2:8080")
+	r.await("it is live again", func() bool { return r.clusters.Degraded() == nil })
+}
+
+// TestClosedConnections: a cluster that takes connections and closes them is away, as long as it
+// does.
+func TestClosedConnections(t *testing.T) {
+	t.Parallel()
+	a, _, _, _ := shop(t)
+	r := newRig(t, kube.Options{})
+	r.follow(a, "east")
+	r.await("it is live", func() bool { return r.clusters.Degraded() == nil })
+	a.HangUp(true)
+	r.await("it says that the cluster is away", func() bool { return r.clusters.Degraded() != nil })
+	for until := a.Unanswered() + 50; a.Unanswered() < until; time.Sleep(time.Millisecond) {
+		if r.clusters.Degraded() == nil {
+			t.Fatalf("after %d requests without an answer it says that all is well", a.Unanswered())
+		}
+	}
+	r.has("http=10.0.0.1:8080", "http=10.0.0.2:8080")
+	a.HangUp(false)
 	r.await("it is live again", func() bool { return r.clusters.Degraded() == nil })
 }

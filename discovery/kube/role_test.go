@@ -41,7 +41,7 @@ func TestTheRoleIsTheLeast(t *testing.T) {
 	newRig(t, kube.Options{}).follow(a, "east")
 	var asked []string
 	newRig(t, kube.Options{}).await("it asks for all that the role allows", func() bool {
-		asked = a.asked()
+		asked = a.Asked()
 		return len(asked) >= len(allowed)
 	})
 	expect(t, asked, allowed)

@@ -43,7 +43,7 @@ func TestBothDirections(t *testing.T) {
 	clusters := kube.New(kube.Options{XDS: xds, Worker: worker, Configs: feed})
 	entries.ExchangeWorkloads(clusters)
 	all := aggregate.New(aggregate.Options{XDS: xds, Worker: worker})
-	for _, one := range []discovery.Instance{entries, clusters.Registry(a.connect("east"))} {
+	for _, one := range []discovery.Instance{entries, clusters.Registry(a.Connect("east"))} {
 		if err := all.Add(one); err != nil {
 			t.Fatal(err)
 		}

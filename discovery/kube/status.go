@@ -23,7 +23,7 @@ type Status struct {
 	Pods      int `json:"pods"`
 	// Degraded says what is wrong, empty if nothing is.
 	Degraded string `json:"degraded,omitempty"`
-	// Flaws lists what of Services is not served, and objects that cannot be read.
+	// Flaws lists what of Services and EndpointSlices is not served, and objects that cannot be read.
 	Flaws []Flaw `json:"flaws,omitempty"`
 }
 
@@ -43,6 +43,12 @@ func (r *Registry) Status() Status {
 		of, _ := item.(*service)
 		for _, reason := range of.Flaws {
 			s.Flaws = append(s.Flaws, Flaw{Object: "Service " + of.key(), Reason: reason})
+		}
+	}
+	for _, item := range k.objects.Prefix(slicePrefix) {
+		of, _ := item.(*slice)
+		for _, reason := range of.Flaws {
+			s.Flaws = append(s.Flaws, Flaw{Object: "EndpointSlice " + serviceKey(of.Namespace, of.Name), Reason: reason})
 		}
 	}
 	for p := range k.built.Values() {

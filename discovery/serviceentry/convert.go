@@ -37,6 +37,7 @@ func (c converter) services(object *config.Config, spec *networking.ServiceEntry
 	if !ok {
 		return nil
 	}
+	distribution, _ := labels.ParseDistribution(object.Annotations[labels.DistributionAnnotation]) // the schema warns of others
 	template := discovery.Service{
 		Ports:           ports(spec, resolution),
 		Resolution:      resolution,
@@ -46,7 +47,7 @@ func (c converter) services(object *config.Config, spec *networking.ServiceEntry
 		Attributes: discovery.Attributes{
 			Provider: discovery.External, Name: object.Name, Namespace: object.Namespace,
 			Labels: object.Labels, LabelSelectors: selectorOf(spec),
-			ExportTo: discovery.ParseVisibility(spec.GetExportTo(), object.Namespace, c.defaultExportTo),
+			ExportTo: discovery.ParseVisibility(spec.GetExportTo(), object.Namespace, c.defaultExportTo), Distribution: distribution,
 		},
 	}
 	vips := addresses(spec)

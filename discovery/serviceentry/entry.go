@@ -89,11 +89,13 @@ func (e *entry) selection(w *workload) *selection {
 	return &selection{w, endpoints(e.spec, w.instance)}
 }
 
-// If a WorkloadEntry and an instance of another registry have the same address,
-// selectedEndpoints uses only the WorkloadEntry, which describes the instance.
+// selectedEndpoints returns the endpoints of the workloads that an entry selects. A WorkloadEntry
+// describes the instances of other registries at its address, which do not count. Of several
+// instances at one address, such as pods in the network of their host, the first by registry,
+// cluster and name counts.
 func (c *catalog) selectedEndpoints(e *entry) []*discovery.Endpoint {
 	selected := c.selected.Value(e.key().path())
-	var addresses map[addressKey]bool // addresses of WorkloadEntries; nil if no instance is selected
+	var addresses map[addressKey]bool // those that are taken; nil if no instance is selected
 	for range selected.From(instancesLast) {
 		addresses = map[addressKey]bool{}
 		break
@@ -101,11 +103,11 @@ func (c *catalog) selectedEndpoints(e *entry) []*discovery.Endpoint {
 	out := make([]*discovery.Endpoint, 0, selected.Len()*len(e.spec.GetPorts()))
 	for s := range selected.Values() {
 		if addresses != nil {
-			address := s.addresses()[0]
+			address := s.address()
 			if s.object == nil && addresses[address] {
 				continue
 			}
-			addresses[address] = addresses[address] || s.object != nil && inUse(s.workload) != nil
+			addresses[address] = addresses[address] || s.object == nil || inUse(s.workload) != nil
 		}
 		out = append(out, s.endpoints...)
 	}

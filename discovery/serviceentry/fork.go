@@ -15,7 +15,7 @@ import (
 // known is all that a Store knows besides its rows. It is a value, like the catalog.
 type known struct {
 	catalog   catalog
-	instances instances                     // instances of other registries
+	instances pmap.Map[*workload]           // instances of other registries, by namespace and workloadKey
 	checked   pmap.Map[*config.Config]      // WorkloadEntries that may be out of use, by nameKey
 	health    pmap.Map[*health.Report]      // of all WorkloadEntries with known health, by nameKey
 	assigned  pmap.Map[*address.Assignment] // by address.Path

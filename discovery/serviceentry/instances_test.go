@@ -3,6 +3,8 @@ package serviceentry_test
 import (
 	"testing"
 
+	networking "istio.io/api/networking/v1alpha3"
+
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/serviceentry"
@@ -65,6 +67,23 @@ func TestInstancesAreDedupedByIP(t *testing.T) {
 	elsewhere.Namespace = "other"
 	m.handleWorkload(elsewhere, cache.EventAdd)
 	expect(t, name(), "q")
+}
+
+// TestInstancesOfOneHost: pods in the network of one host have one address. None is lost to those
+// that select it.
+func TestInstancesOfOneHost(t *testing.T) {
+	t.Parallel()
+	m := start(t, serviceentry.Options{})
+	other := selecting(t, "other", "b.example")
+	other.Spec.(*networking.ServiceEntry).WorkloadSelector.Labels = map[string]string{"app": "b"}
+	m.apply(selecting(t, "se", "a.example"), other)
+	q := pod("q", "10.0.0.1")
+	q.Endpoint.Labels = map[string]string{"app": "b"}
+	m.handleWorkload(pod("p", "10.0.0.1"), cache.EventAdd)
+	expect(t, m.handleWorkload(q, cache.EventAdd), []string{"endpoints shop/b.example 1"})
+	expect(t, m.row("shop", "b.example").Endpoints[0].WorkloadName, "q")
+	expect(t, m.handleWorkload(pod("p", "10.0.0.1"), cache.EventDelete), []string{"endpoints shop/a.example 0"})
+	expect(t, m.row("shop", "b.example").Endpoints[0].WorkloadName, "q")
 }
 
 func TestAChangedAddressDeletesTheOld(t *testing.T) {

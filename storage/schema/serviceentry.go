@@ -9,6 +9,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/labels"
 )
 
 const (
@@ -48,6 +49,9 @@ func checkServiceEntry(c checker, s *networking.ServiceEntry) {
 	}
 	c.at("workloadSelector").selector(s.WorkloadSelector)
 	c.at("exportTo").exportTo(s.ExportTo)
+	if _, err := labels.ParseDistribution(c.report.object.Annotations[labels.DistributionAnnotation]); err != nil {
+		c.report.at("metadata").at("annotations").key(labels.DistributionAnnotation).warn("%s", err)
+	}
 }
 
 func checkServiceHosts(c checker, s *networking.ServiceEntry) {

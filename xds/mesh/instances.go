@@ -35,9 +35,9 @@ func (p *PushContext) workloadOf(proxy *discovery.Proxy) *discovery.Endpoint {
 // placeOf returns the proxy's locality, and its labels as selectors see them.
 func (p *PushContext) placeOf(proxy *discovery.Proxy) discovery.Place {
 	if e := p.workloadOf(proxy); e != nil {
-		return proxy.Place(proxy.Labels(e.Labels), e.Locality.Label)
+		return proxy.Place(proxy.Labels(e.Labels), e.Place())
 	}
-	return proxy.Place(proxy.Labels(nil), "")
+	return proxy.Place(proxy.Labels(nil), discovery.Place{})
 }
 
 // instances maps an address to the endpoints there.

@@ -423,7 +423,10 @@ func (d *draw) service() {
 		vip := d.one([]string{"10.96.0.1", "10.96.0.2"}, "vip")
 		all = append(all, &discovery.Service{
 			Hostname: host.Name(h), Address: vip, ClusterVIPs: map[string][]string{cluster: {vip, "fd00::9"}}, Ports: all[0].Ports,
-			Attributes: discovery.Attributes{Provider: discovery.Kubernetes, Name: h, Namespace: ns},
+			Attributes: discovery.Attributes{
+				Provider: discovery.Kubernetes, Name: h, Namespace: ns, NodeLocal: d.one([]string{"", "local"}, "policy") != "",
+				Distribution: discovery.Distribution(d.one([]string{"", "PreferSameZone", "PreferSameNode"}, "distribution")),
+			},
 		})
 	}
 	d.in.Services = d.in.Services.Set(key, rows.NewService(all, nil))
@@ -435,6 +438,7 @@ func (d *draw) endpoints() {
 	for _, ip := range d.some([]string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}, "addresses") {
 		row.Endpoints = append(row.Endpoints, &discovery.Endpoint{
 			Address: ip, Port: 80, ServicePortName: "p", Labels: labels.Instance{"app": d.one([]string{"x", "y"}, "app")},
+			Node: d.one([]string{"", "n1"}, "node"),
 		})
 	}
 	key := rows.Key(row.Hostname, ns)

@@ -12,7 +12,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds/mesh/destination"
 )
 
-// followTraits follows the traits of proxies by which DestinationRules balance. A class
+// followTraits follows the traits of proxies by which DestinationRules and services balance. A class
 // has only traits that some configuration reads, so proxies of several localities share a
 // class where none does.
 func (t attachmentTable) followTraits(from, to *PushContext) {
@@ -29,6 +29,22 @@ func (t attachmentTable) followTraits(from, to *PushContext) {
 			count(c.Old, -1)
 		}
 	})
+	for c := range pmap.Diff(from.inputs.Services, to.inputs.Services) {
+		t.countServices(to, c.New, 1)
+		t.countServices(to, c.Old, -1)
+	}
+}
+
+// countServices counts the traits by which the services of a row balance; nil has none.
+func (t attachmentTable) countServices(to *PushContext, row *ServiceRow, by int) {
+	if row == nil {
+		return
+	}
+	for _, s := range row.Services {
+		for _, trait := range destination.TraitsOfService(s) {
+			t.count(to, attachmentKey(class.Trait, ""), trait, nil, by)
+		}
+	}
 }
 
 // traitsAt returns the traits that some configuration reads, with their values at a

@@ -376,6 +376,9 @@ func (v *View) Label(key string) string {
 	return v.ask(Self, selfTrait, destination.LabelTrait+key).(string)
 }
 
+// Node is the node of Kubernetes that the proxy is on; empty if it is on none, or no service asks.
+func (v *View) Node() string { return v.ask(Self, selfTrait, destination.NodeTrait).(string) }
+
 // Service returns the service of a host that the proxy sees through any of its egress
 // listeners, nil if it sees none.
 func (v *View) Service(h host.Name) *ServiceRow {

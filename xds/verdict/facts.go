@@ -204,7 +204,7 @@ func proxyRows(p *status.Proxy) []Row {
 		out = append(out, BystandersRow)
 	}
 	where := UnplacedRow
-	if p.Interception == "" || proxy.Place(proxy.Labels(nil), "").Locality != "" {
+	if p.Interception == "" || proxy.Place(proxy.Labels(nil), discovery.Place{}).Locality != "" {
 		where = PlacedRow
 	}
 	out = append(out, where, where+Row(proxy.Namespace))

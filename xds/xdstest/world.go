@@ -203,6 +203,14 @@ func (w *World) Report(r *health.Report) {
 	w.commit()
 }
 
+// Offer sets the row of a service of another registry.
+func (w *World) Offer(row discovery.Row) {
+	w.tb.Helper()
+	w.recorder.SvcUpdate(discovery.ShardKey{}, row.Hostname, row.Namespace, row.Services)
+	w.recorder.EDSUpdate(discovery.ShardKey{}, row.Hostname, row.Namespace, row.Endpoints)
+	w.commit()
+}
+
 // SetModules sets which modules of WasmPlugins were fetched.
 func (w *World) SetModules(set modules.Set) {
 	w.tb.Helper()
@@ -314,6 +322,8 @@ type Node struct {
 	SystemRoots string
 	// Group is the WorkloadGroup in which it asks to be registered; none.
 	Group string
+	// NodeName is the node of Kubernetes that it is on, and ClusterID the cluster; none.
+	NodeName, ClusterID string
 	// Remote means that it connects from another machine than the server's.
 	Remote bool
 }
@@ -355,6 +365,8 @@ func (n Node) Proxy(tb testing.TB) *discovery.Proxy {
 			"ENABLE_SELF_DISCOVERY": structpb.NewBoolValue(n.SelfDiscovery),
 			"HTTP_PROXY_PORT":       structpb.NewStringValue(n.HTTPProxyPort),
 			"SYSTEM_ROOTS":          structpb.NewStringValue(n.SystemRoots),
+			"NODE_NAME":             structpb.NewStringValue(n.NodeName),
+			"CLUSTER_ID":            structpb.NewStringValue(n.ClusterID),
 			"SDS_CLUSTER":           structpb.NewStringValue(n.SecretCluster),
 			"AUTO_REGISTER_GROUP":   structpb.NewStringValue(n.Group),
 			"TLS_CLIENT_CERT_CHAIN": structpb.NewStringValue(chain),

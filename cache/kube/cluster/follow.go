@@ -78,7 +78,7 @@ func Follow[T any](ctx context.Context, c *Cluster, f Following[T]) error {
 	logger := logr.FromSlogHandler(debugOnly{c.link.o.Log.Handler()})
 	ctx = klog.NewContext(ctx, logger)
 	o := &c.link.o
-	reflector := cache.NewReflectorWithOptions(source, nil, &store[T]{state: s, handle: f.Handle, held: map[types.NamespacedName]*item[T]{}}, cache.ReflectorOptions{
+	reflector := cache.NewReflectorWithOptions(source, nil, &store[T]{state: s, handle: f.Handle, held: map[types.NamespacedName]held[T]{}}, cache.ReflectorOptions{
 		Logger: &logger, Name: c.Name() + "/" + f.Resource.Resource, TypeDescription: f.Kind,
 		Clock:   endingClock{whenDone: func(f func()) func() bool { return context.AfterFunc(ctx, f) }},
 		Backoff: &wait.Backoff{Duration: o.RetryMin, Cap: o.RetryMax, Factor: 2, Jitter: 1, Steps: 32},

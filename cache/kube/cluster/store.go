@@ -14,7 +14,14 @@ type store[T any] struct {
 	state  *state
 	handle func(Batch[T])
 	// held are the items with a value by name. Only the goroutine of the Reflector uses it.
-	held map[types.NamespacedName]*item[T]
+	held map[types.NamespacedName]held[T]
+}
+
+// held is what is kept of an item: it is much smaller.
+type held[T any] struct {
+	value   T
+	uid     types.UID
+	version string
 }
 
 // Add implements cache.ReflectorStore.
@@ -74,19 +81,19 @@ func (s *store[T]) Resync() error { return nil }
 // put takes an item; false if nothing is to be delivered.
 func (s *store[T]) put(i *item[T]) (Change[T], bool) {
 	name := i.name()
-	was := s.held[name]
+	was, has := s.held[name]
 	if !i.has {
-		s.state.setFault(name, i.fault, was != nil)
+		s.state.setFault(name, i.fault, has)
 		return Change[T]{}, false
 	}
 	s.state.clearFault(name)
-	if was != nil && was.UID == i.UID && was.ResourceVersion == i.ResourceVersion {
+	if has && was.uid == i.UID && was.version == i.ResourceVersion {
 		return Change[T]{}, false
 	}
-	s.held[name] = i
+	s.held[name] = held[T]{i.value, i.UID, i.ResourceVersion}
 	s.state.setObjects(len(s.held))
 	change := Change[T]{Name: name, New: i.value, HasNew: true}
-	if was != nil {
+	if has {
 		change.Old, change.HadOld = was.value, true
 	}
 	return change, true
@@ -94,8 +101,8 @@ func (s *store[T]) put(i *item[T]) (Change[T], bool) {
 
 func (s *store[T]) remove(name types.NamespacedName) (Change[T], bool) {
 	s.state.clearFault(name)
-	was := s.held[name]
-	if was == nil {
+	was, has := s.held[name]
+	if !has {
 		return Change[T]{}, false
 	}
 	delete(s.held, name)

@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"context"
+	"errors"
+	"reflect"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -51,7 +53,20 @@ func (t *target) list(ctx context.Context, c *client, o metav1.ListOptions) (run
 	return c.typed.Get().AbsPath(t.path()...).SpecificallyVersionedParams(&o, metav1.ParameterCodec, metav1.SchemeGroupVersion).Do(ctx).Get()
 }
 
+// errClosed is the error of a watch without an answer.
+var errClosed = errors.New("the cluster closed the connection, or did not answer in time")
+
+// watch begins a watch. client-go takes a connection that ended before the answer for a watch that
+// is over; here it is an error.
 func (t *target) watch(ctx context.Context, c *client, o metav1.ListOptions) (watch.Interface, error) {
+	w, err := t.begin(ctx, c, o)
+	if err == nil && reflect.TypeOf(w) == reflect.TypeOf(watch.NewEmptyWatch()) {
+		return nil, errClosed
+	}
+	return w, err
+}
+
+func (t *target) begin(ctx context.Context, c *client, o metav1.ListOptions) (watch.Interface, error) {
 	o.LabelSelector, o.FieldSelector = t.labels, t.fields
 	if !t.typed() {
 		return t.plain(c).Watch(ctx, o)

@@ -29,12 +29,15 @@ type LocalityPreference struct {
 }
 
 // LocalityPreference returns the locality preference of the cluster, from the rule, else from the
-// mesh. Without outlier detection there is no failover, since nothing would detect that a
-// locality fails. Proxies that balance load between zones always prefer their own region.
+// service, else from the mesh. Without outlier detection there is no failover, since nothing would
+// detect that a locality fails, unless the service itself asks for it. Proxies that balance load
+// between zones always prefer their own region.
 func (o Outbound) LocalityPreference(v *mesh.View) *LocalityPreference {
 	setting, zones := o.localitySettings(v)
 	var s *LocalityPreference
 	switch {
+	case setting != nil && setting == o.distributed():
+		s = &LocalityPreference{setting: setting} // labels alone count
 	case zones != nil:
 		s = &LocalityPreference{setting: regional(zones), regions: true, locality: v.Region()}
 	case setting != nil:
@@ -64,13 +67,21 @@ func regional(zones *networking.ZoneAwareLoadBalancerSetting) *networking.Locali
 	return out
 }
 
+// distributed returns the setting that stands for the distribution of the service, nil for none.
+func (o Outbound) distributed() *networking.LocalityLoadBalancerSetting {
+	return destination.Distributed(o.Service.Service().Attributes.Distribution)
+}
+
 // localitySettings returns the setting that decides the cluster's preference: a locality
 // setting, a zone-aware one, or neither. Any setting of the rule hides the mesh's
 // zone-aware setting. A zone-aware setting that is on wins. Else the rule's locality
-// setting applies, else the mesh's.
+// setting applies, else the distribution of the service, else the mesh's setting.
 func (o Outbound) localitySettings(v *mesh.View) (*networking.LocalityLoadBalancerSetting, *networking.ZoneAwareLoadBalancerSetting) {
 	policy := o.Policy()
 	setting, zones := policy.GetLoadBalancer().GetLocalityLbSetting(), policy.GetLoadBalancer().GetZoneAwareLbSetting()
+	if own := o.distributed(); own != nil && setting == nil && !destination.Zoned(zones) {
+		return own, nil
+	}
 	if setting == nil && zones == nil {
 		zones = v.Mesh(mesh.ZoneAwareLbSetting).GetZoneAwareLbSetting()
 	}

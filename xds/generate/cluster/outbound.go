@@ -129,6 +129,9 @@ type Selection struct {
 	// endpoint.
 	mutual bool
 	peers  peer.Scope
+	// local: only endpoints on this node, of this cluster if the proxy is in one.
+	local         bool
+	node, cluster string
 }
 
 // Selection returns the Selection of the cluster.
@@ -143,11 +146,19 @@ func (o Outbound) Selection(v *mesh.View) Selection {
 	if s.encrypts || s.mutual {
 		s.peers = v.Peers(o.Service.Namespace)
 	}
+	if o.Service.Service().Attributes.NodeLocal {
+		s.local, s.node, s.cluster = true, v.Node(), shape.Cluster
+	}
 	return s
 }
 
+// isHere says whether the cluster may have an endpoint, by where it is.
+func (s Selection) isHere(e *discovery.Endpoint) bool {
+	return !s.local || e.Node == s.node && (s.node == "" || s.cluster == "" || s.cluster == e.Locality.Cluster)
+}
+
 // Localities groups the endpoints by locality. It takes those that serve the port, belong
-// to the subset, and are admitted by their health (health.go) and the cluster's type. EDS
+// to the subset, are where they may be, and are admitted by their health (health.go) and the cluster's type. EDS
 // admits IP addresses and sockets; a type whose endpoints the proxy resolves admits IP
 // addresses and host names.
 func (s Selection) Localities(endpoints []*discovery.Endpoint) []upstream.Endpoints {
@@ -155,7 +166,7 @@ func (s Selection) Localities(endpoints []*discovery.Endpoint) []upstream.Endpoi
 	byLabel := map[string][]upstream.Endpoint{}
 	for _, e := range endpoints {
 		status, sent := s.healths.statusOf(e)
-		if !e.IsFor(s.port) || !sent || !selector.SubsetOf(e.Labels) || !admits(s.kind, e.Address) {
+		if !e.IsFor(s.port) || !sent || !selector.SubsetOf(e.Labels) || !admits(s.kind, e.Address) || !s.isHere(e) {
 			continue
 		}
 		if s.kind == upstream.LogicalDNS && e.Health != discovery.Healthy || s.encrypts && !takesGRPC(s.peers, s.port, e) {

@@ -5,6 +5,9 @@ import (
 	"strings"
 
 	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/labels"
 )
 
 // The traits: properties of a proxy by which load may be balanced. They are its locality,
@@ -78,6 +81,32 @@ func labelTraits(priorities []string) (out []string) {
 		if key, _, valued := strings.Cut(priority, "="); !valued {
 			out = append(out, LabelTrait+key)
 		}
+	}
+	return out
+}
+
+// NodeTrait is the node of Kubernetes that a proxy is on.
+const NodeTrait = LabelTrait + discovery.NodeLabel
+
+// distributions has the settings that stand for the distributions of services. (Istio:
+// loadbalancer.GetLocalityLbSetting.)
+var distributions = map[discovery.Distribution]*networking.LocalityLoadBalancerSetting{
+	labels.PreferSameZone: {FailoverPriority: []string{"topology.istio.io/network", "topology.kubernetes.io/region", "topology.kubernetes.io/zone"}},
+	labels.PreferSameNode: {FailoverPriority: []string{
+		"topology.istio.io/network", "topology.kubernetes.io/region", "topology.kubernetes.io/zone", "topology.istio.io/subzone", discovery.NodeLabel,
+	}},
+}
+
+// Distributed returns the setting that stands for the distribution of a service, nil for none.
+func Distributed(d discovery.Distribution) *networking.LocalityLoadBalancerSetting {
+	return distributions[d]
+}
+
+// TraitsOfService returns the traits by which a service itself chooses among its endpoints.
+func TraitsOfService(s *discovery.Service) []string {
+	out := labelTraits(Distributed(s.Attributes.Distribution).GetFailoverPriority())
+	if s.Attributes.NodeLocal && !slices.Contains(out, NodeTrait) {
+		out = append(out, NodeTrait)
 	}
 	return out
 }

@@ -1,4 +1,5 @@
-package kube_test
+// Package kubetest is for tests: it has an API server with what a registry reads of a cluster.
+package kubetest
 
 import (
 	"encoding/json"
@@ -21,11 +22,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/portolan-mesh/portolan/cache/kube/cluster"
-	"github.com/portolan-mesh/portolan/discovery/registrytest"
 )
 
-// api is an API server with the four kinds that a registry reads: lists and watches in JSON.
-type api struct {
+// API is an API server with the four kinds that a registry reads: lists and watches in JSON.
+type API struct {
 	*httptest.Server
 	t testing.TB
 
@@ -35,6 +35,8 @@ type api struct {
 	events  []event
 	changed chan struct{} // closed at the next change
 	away    bool
+	closes  bool            // ends each connection without an answer
+	refused int             // how many requests it did not answer
 	asks    map[string]bool // resources and verbs that were asked for
 }
 
@@ -44,8 +46,9 @@ type event struct {
 	object         json.RawMessage
 }
 
-func newAPI(t testing.TB) *api {
-	a := &api{t: t, version: 1, objects: map[string]map[string]metav1.Object{}, changed: make(chan struct{}), asks: map[string]bool{}}
+// New returns a server without objects, which ends with the test.
+func New(t testing.TB) *API {
+	a := &API{t: t, version: 1, objects: map[string]map[string]metav1.Object{}, changed: make(chan struct{}), asks: map[string]bool{}}
 	a.Server = httptest.NewServer(a)
 	t.Cleanup(func() {
 		a.CloseClientConnections()
@@ -54,16 +57,22 @@ func newAPI(t testing.TB) *api {
 	return a
 }
 
-// connect returns a connection to the server.
-func (a *api) connect(name string) *cluster.Cluster {
-	a.t.Helper()
-	file := filepath.Join(a.t.TempDir(), "kubeconfig")
-	content := fmt.Sprintf(`{"kind": "Config", "apiVersion": "v1", "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c"}}],
-"clusters": [{"name": "c", "cluster": {"server": %q}}]}`, a.URL)
+// Kubeconfig writes a kubeconfig with a context of a name for a server, and returns its path.
+func Kubeconfig(t testing.TB, context, url string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	content := fmt.Sprintf(`{"kind": "Config", "apiVersion": "v1", "current-context": %[1]q, "contexts": [{"name": %[1]q, "context": {"cluster": "c"}}],
+"clusters": [{"name": "c", "cluster": {"server": %[2]q}}]}`, context, url)
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-		a.t.Fatal(err)
+		t.Fatal(err)
 	}
-	c, err := cluster.New(cluster.Options{Name: name, File: file, RetryMin: time.Millisecond, RetryMax: 10 * time.Millisecond})
+	return file
+}
+
+// Connect returns a connection to the server, which tries again after at most 10 ms.
+func (a *API) Connect(name string) *cluster.Cluster {
+	a.t.Helper()
+	c, err := cluster.New(cluster.Options{Name: name, File: Kubeconfig(a.t, name, a.URL), RetryMin: time.Millisecond, RetryMax: 10 * time.Millisecond})
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -95,8 +104,8 @@ func encode(o metav1.Object) json.RawMessage {
 
 func keyOf(o metav1.Object) string { return o.GetNamespace() + "/" + o.GetName() }
 
-// put writes objects, each under a version of its own.
-func (a *api) put(objects ...metav1.Object) {
+// Put writes objects, each under a version of its own.
+func (a *API) Put(objects ...metav1.Object) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, o := range objects {
@@ -105,8 +114,8 @@ func (a *api) put(objects ...metav1.Object) {
 	a.wake()
 }
 
-// drop deletes objects.
-func (a *api) drop(objects ...metav1.Object) {
+// Drop deletes objects.
+func (a *API) Drop(objects ...metav1.Object) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, o := range objects {
@@ -115,7 +124,7 @@ func (a *api) drop(objects ...metav1.Object) {
 	a.wake()
 }
 
-func (a *api) set(o metav1.Object, gone bool) {
+func (a *API) set(o metav1.Object, gone bool) {
 	resource, _, _ := resourceOf(o)
 	a.version++
 	o.SetResourceVersion(strconv.Itoa(a.version))
@@ -136,13 +145,13 @@ func (a *api) set(o metav1.Object, gone bool) {
 	a.events = append(a.events, event{a.version, resource, kind, encode(o)})
 }
 
-func (a *api) wake() {
+func (a *API) wake() {
 	close(a.changed)
 	a.changed = make(chan struct{})
 }
 
-// replace makes the server have exactly these objects.
-func (a *api) replace(objects ...metav1.Object) {
+// Replace makes the server have exactly these objects.
+func (a *API) Replace(objects ...metav1.Object) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	wanted := map[string]bool{}
@@ -163,21 +172,39 @@ func (a *api) replace(objects ...metav1.Object) {
 	a.wake()
 }
 
-// goAway makes the server refuse everything, or answer again.
-func (a *api) goAway(away bool) {
+// GoAway makes the server refuse everything, or answer again.
+func (a *API) GoAway(away bool) {
 	a.mu.Lock()
 	a.away = away
 	a.mu.Unlock()
 	a.CloseClientConnections()
 }
 
+// HangUp makes the server end each connection without an answer, or answer again.
+func (a *API) HangUp(closes bool) {
+	a.mu.Lock()
+	a.closes = closes
+	a.mu.Unlock()
+	a.CloseClientConnections()
+}
+
+// Unanswered returns how many requests had no answer.
+func (a *API) Unanswered() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.refused
+}
+
 // ServeHTTP implements http.Handler.
-func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	resource := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
 	w.Header().Set("Content-Type", "application/json")
 	a.mu.Lock()
-	away := a.away
+	away, closes := a.away, a.closes
+	if closes {
+		a.refused++
+	}
 	verb := "list"
 	if query.Get("watch") != "" {
 		verb = "watch"
@@ -186,6 +213,10 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.asks[strings.Replace(strings.TrimPrefix(path, "/apis/"), "/v1/", "/", 1)+" "+verb] = true
 	a.mu.Unlock()
 	switch {
+	case closes:
+		if c, _, err := w.(http.Hijacker).Hijack(); err == nil {
+			_ = c.Close()
+		}
 	case away:
 		w.WriteHeader(http.StatusServiceUnavailable)
 	case query.Get("sendInitialEvents") != "": // lists do as well
@@ -199,14 +230,14 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// asked returns the resources that were asked for, with their verbs, in order.
-func (a *api) asked() []string {
+// Asked returns the resources that were asked for, with their verbs, in order.
+func (a *API) Asked() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Sorted(maps.Keys(a.asks))
 }
 
-func (a *api) list(w http.ResponseWriter, resource string) {
+func (a *API) list(w http.ResponseWriter, resource string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	items := []json.RawMessage{}
@@ -222,7 +253,7 @@ func (a *api) list(w http.ResponseWriter, resource string) {
 	})
 }
 
-func (a *api) watch(w http.ResponseWriter, r *http.Request, resource string, from int) {
+func (a *API) watch(w http.ResponseWriter, r *http.Request, resource string, from int) {
 	next := 0
 	for {
 		a.mu.Lock()
@@ -243,25 +274,9 @@ func (a *api) watch(w http.ResponseWriter, r *http.Request, resource string, fro
 	}
 }
 
-// offer returns the objects of the suite's services: each instance is a pod of its own.
-func offer(services []registrytest.Service) (out []metav1.Object) {
-	for _, s := range services {
-		out = append(out, newService(s.Namespace, s.Name, func(o *corev1.Service) {
-			o.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: int32(s.Port)}} //nolint:gosec // ports are small
-			o.Spec.ClusterIP = fmt.Sprintf("10.96.0.%d", len(out)+1)
-		}))
-		slice := newSlice(s.Namespace, s.Name, int32(s.Port)) //nolint:gosec // ports are small
-		for n, i := range s.Instances {
-			p := newPod(s.Namespace, fmt.Sprintf("%s-%d", s.Name, n), i.Address, map[string]string{"app": s.Name, "v": i.Labels["v"]})
-			slice.Endpoints = append(slice.Endpoints, endpointOf(p))
-			out = append(out, p)
-		}
-		out = append(out, slice)
-	}
-	return out
-}
-
-func newService(namespace, name string, edit func(*corev1.Service)) *corev1.Service {
+// NewService returns a Service of the pods with its name as label app, at port 80 with the target
+// 8080; edit may change it.
+func NewService(namespace, name string, edit func(*corev1.Service)) *corev1.Service {
 	out := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, CreationTimestamp: metav1.Unix(1000, 0)}}
 	out.Spec = corev1.ServiceSpec{Selector: map[string]string{"app": name}, ClusterIP: "10.96.0.1", Ports: []corev1.ServicePort{{
 		Name: "http", Port: 80, TargetPort: intstr.FromInt32(8080),
@@ -272,7 +287,8 @@ func newService(namespace, name string, edit func(*corev1.Service)) *corev1.Serv
 	return out
 }
 
-func newSlice(namespace, service string, port int32, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
+// NewSlice returns the EndpointSlice of a Service, with the port http.
+func NewSlice(namespace, service string, port int32, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
 	name := "http"
 	return &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Namespace: namespace, Name: service + "-abc", Labels: map[string]string{discoveryv1.LabelServiceName: service}},
@@ -280,7 +296,8 @@ func newSlice(namespace, service string, port int32, endpoints ...discoveryv1.En
 	}
 }
 
-func newPod(namespace, name, address string, labels map[string]string) *corev1.Pod {
+// NewPod returns a pod that runs and is ready, on the node n1.
+func NewPod(namespace, name, address string, labels map[string]string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels},
 		Spec:       corev1.PodSpec{NodeName: "n1", ServiceAccountName: "web"},
@@ -290,14 +307,16 @@ func newPod(namespace, name, address string, labels map[string]string) *corev1.P
 	}
 }
 
-func endpointOf(p *corev1.Pod) discoveryv1.Endpoint {
+// EndpointOf returns the endpoint of a pod.
+func EndpointOf(p *corev1.Pod) discoveryv1.Endpoint {
 	return discoveryv1.Endpoint{
 		Addresses: []string{p.Status.PodIP}, NodeName: &p.Spec.NodeName,
 		TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: p.Namespace, Name: p.Name},
 	}
 }
 
-func newNode(name, region, zone string) *corev1.Node {
+// NewNode returns a node in a zone.
+func NewNode(name, region, zone string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
 		"topology.kubernetes.io/region": region, "topology.kubernetes.io/zone": zone,
 	}}}
