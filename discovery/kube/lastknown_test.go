@@ -3,10 +3,12 @@ package kube_test
 import (
 	"context"
 	"errors"
+	"net"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/portolan-mesh/portolan/cache/kube/cluster"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/kube"
 	"github.com/portolan-mesh/portolan/discovery/kube/kubetest"
@@ -30,24 +32,59 @@ func (s *saved) Recall(context.Context, string) (lastknown.Recalled, error) {
 	return s.of, nil
 }
 
+// saved follows a cluster until all of it is known, and returns that as it is saved, with objects that
+// nobody can read. The first attempt to read it fails.
+func (r *rig) saved(a *kubetest.API) *saved {
+	r.t.Helper()
+	one, stop := r.follow(a, "east")
+	defer stop()
+	var known lastknown.Known
+	r.await("its content is confirmed", func() (ok bool) { known, ok = one.Known(); return ok })
+	memory := &saved{fails: 1, of: lastknown.Recalled{Confirmed: time.Unix(3000, 0), Items: map[string][]byte{"other/a": []byte("{}"), "pod/a": []byte("{")}}}
+	for path, item := range known.Items.All() {
+		value, err := item.Value()
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		memory.of.Items[path] = value
+	}
+	return memory
+}
+
+// TestSilentCluster: a server that starts while a cluster takes connections and says nothing serves
+// what was last known within 2 s.
+func TestSilentCluster(t *testing.T) {
+	t.Parallel()
+	a, _, _, _ := shop(t)
+	memory := newRig(t, kube.Options{}).saved(a)
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // its queue takes connections, and nobody answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = silent.Close() })
+	connection, err := cluster.New(cluster.Options{File: kubetest.Kubeconfig(t, "east", "http://"+silent.Addr().String())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(t, kube.Options{Memory: memory})
+	one, began := r.clusters.Registry(connection), time.Now()
+	r.background(one.Run)
+	r.await("it is synced", one.HasSynced)
+	took := time.Since(began)
+	t.Logf("synced after %v", took)
+	if took > 2*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	r.has("http=10.0.0.1:8080", "http=10.0.0.2:8080")
+}
+
 // TestLastKnown: a server that starts while a cluster is away serves what was last known, and what
 // the cluster has once it is back.
 func TestLastKnown(t *testing.T) {
 	t.Parallel()
 	a, p1, p2, slice := shop(t)
 	first := newRig(t, kube.Options{})
-	one, stop := first.follow(a, "east")
-	var known lastknown.Known
-	first.await("its content is confirmed", func() (ok bool) { known, ok = one.Known(); return ok })
-	stop()
-	memory := &saved{fails: 1, of: lastknown.Recalled{Confirmed: time.Unix(3000, 0), Items: map[string][]byte{"other/a": []byte("{}"), "pod/a": []byte("{")}}}
-	for path, item := range known.Items.All() {
-		value, err := item.Value()
-		if err != nil {
-			t.Fatal(err)
-		}
-		memory.of.Items[path] = value
-	}
+	memory := first.saved(a)
 	a.GoAway(true)
 	second := newRig(t, kube.Options{Memory: memory, Patience: time.Millisecond})
 	again, _ := second.follow(a, "east")

@@ -101,10 +101,11 @@ func oneChange(tb testing.TB, services int, what string) func(n int) {
 		a := kubetest.New(tb)
 		a.Put(all...)
 		one, _ := r.follow(a, "east")
+		r.await("it is live", func() bool { return one.SourceStatuses()[0].State == discovery.SourceLive })
 		return func(n int) {
-			p := pods[n%services][0]
-			p.Labels["v"] = fmt.Sprint(n)
-			one.Tell(p)
+			p := *pods[n%services][0] // the API server has the pod itself
+			p.Labels = map[string]string{"app": p.Labels["app"], "v": fmt.Sprint(n)}
+			one.Tell(&p)
 			r.do(func() {})
 		}
 	}

@@ -3,12 +3,14 @@ package endpoint_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/labels"
+	"github.com/portolan-mesh/portolan/xds/simulate"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -37,13 +39,22 @@ func pods(more int, edit func(*discovery.Attributes)) discovery.Row {
 	return row
 }
 
+// near returns the service's endpoints as a proxy gets them: address and priority.
+func near(s *simulate.Proxy) (out []string) {
+	for _, e := range assigned(s) {
+		what, _, _ := strings.Cut(e, " w")
+		out = append(out, what)
+	}
+	return out
+}
+
 // TestDistribution: a service itself prefers endpoints near its clients, without outlier detection,
 // unless a DestinationRule decides.
 func TestDistribution(t *testing.T) {
 	t.Parallel()
 	here := xdstest.Node{Namespace: "default", Locality: "eu/a", NodeName: "n1", ClusterID: "east"}
-	all := []string{".0.1 p0 w1", ".0.2 p0 w1", ".0.3 p0 w1", ".0.4 p0 w1", ".0.5 p0 w1"}
-	zone := []string{".0.1 p0 w1", ".0.2 p0 w1", ".0.3 p1 w1", ".0.4 p2 w1", ".0.5 p2 w1"}
+	all := []string{".0.1 p0", ".0.2 p0", ".0.3 p0", ".0.4 p0", ".0.5 p0"}
+	zone := []string{".0.1 p0", ".0.2 p0", ".0.3 p1", ".0.4 p2", ".0.5 p2"}
 	for name, c := range map[string]struct {
 		node   xdstest.Node
 		of     discovery.Distribution
@@ -52,8 +63,8 @@ func TestDistribution(t *testing.T) {
 	}{
 		"any":            {node: here, want: all},
 		"the zone":       {node: here, of: labels.PreferSameZone, want: zone},
-		"the node":       {node: here, of: labels.PreferSameNode, want: []string{".0.1 p0 w1", ".0.2 p1 w1", ".0.3 p2 w1", ".0.4 p3 w1", ".0.5 p3 w1"}},
-		"of a machine":   {node: xdstest.Node{Locality: "us/c"}, of: labels.PreferSameNode, want: []string{".0.1 p2 w1", ".0.2 p2 w1", ".0.3 p2 w1", ".0.4 p1 w1", ".0.5 p0 w1"}},
+		"the node":       {node: here, of: labels.PreferSameNode, want: []string{".0.1 p0", ".0.2 p1", ".0.3 p2", ".0.4 p3", ".0.5 p3"}},
+		"of a machine":   {node: xdstest.Node{Locality: "us/c"}, of: labels.PreferSameNode, want: []string{".0.1 p2", ".0.2 p2", ".0.3 p2", ".0.4 p1", ".0.5 p0"}},
 		"a rule decides": {node: here, of: labels.PreferSameZone, policy: "{loadBalancer: {localityLbSetting: {enabled: false}}}", want: all},
 		"a rule without": {node: here, of: labels.PreferSameZone, policy: "{outlierDetection: {}}", want: zone},
 	} {
@@ -66,7 +77,7 @@ func TestDistribution(t *testing.T) {
 			w := xdstest.NewWorld(t, objects...)
 			w.Offer(pods(0, func(a *discovery.Attributes) { a.Distribution = c.of }))
 			s := w.Simulate(c.node)
-			got := assigned(s)
+			got := near(s)
 			if diff := gocmp.Diff(c.want, got); diff != "" {
 				t.Error(diff)
 			}
@@ -86,20 +97,20 @@ func TestNodeLocal(t *testing.T) {
 		node xdstest.Node
 		want []string
 	}{
-		"on a node":                       {xdstest.Node{NodeName: "n1", ClusterID: "east"}, []string{".0.1 p0 w1"}},
-		"of another cluster":              {xdstest.Node{NodeName: "n1", ClusterID: "west"}, []string{".0.4 p0 w1"}},
-		"of a cluster that it never says": {xdstest.Node{NodeName: "n1"}, []string{".0.1 p0 w1", ".0.4 p0 w1"}},
+		"on a node":                       {xdstest.Node{NodeName: "n1", ClusterID: "east"}, []string{".0.1 p0"}},
+		"of another cluster":              {xdstest.Node{NodeName: "n1", ClusterID: "west"}, []string{".0.4 p0"}},
+		"of a cluster that it never says": {xdstest.Node{NodeName: "n1"}, []string{".0.1 p0", ".0.4 p0"}},
 		"on a node without a pod":         {xdstest.Node{NodeName: "n4", ClusterID: "east"}, nil},
-		"a machine":                       {xdstest.Node{}, []string{".0.5 p0 w1"}},
+		"a machine":                       {xdstest.Node{}, []string{".0.5 p0"}},
 	} {
 		for _, more := range []int{0, 80} {
 			w := xdstest.NewWorld(t)
 			w.Offer(pods(more, func(a *discovery.Attributes) { a.NodeLocal = true }))
-			if diff := gocmp.Diff(c.want, assigned(w.Simulate(c.node))); diff != "" {
+			if diff := gocmp.Diff(c.want, near(w.Simulate(c.node))); diff != "" {
 				t.Errorf("%s: %s", name, diff)
 			}
 			w.Offer(pods(more, func(*discovery.Attributes) {}))
-			if got := assigned(w.Simulate(c.node)); len(got) != 5+more {
+			if got := near(w.Simulate(c.node)); len(got) != 5+more {
 				t.Errorf("%s: not local: %d", name, len(got))
 			}
 		}
