@@ -178,7 +178,7 @@ func (s *Server) tryPatch(c *call, p *patch, trial *rehearsal) (revision string,
 	op := storage.Op{Verb: storage.Update, Served: true}
 	if live == nil {
 		if !p.applies() {
-			return "", nil, nil, storage.ErrNotFound
+			return "", nil, nil, s.notOfStore(c)
 		}
 		op.Verb = storage.Create
 		wants := c.access()

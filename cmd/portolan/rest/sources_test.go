@@ -38,8 +38,6 @@ func TestObjectsOfAnotherSource(t *testing.T) {
 		{"DELETE", shopEntries + "/web?dryRun=All", ""},
 		{"POST", "/apis/portolan.io/v1/batches", batchOf("delete")},
 		{"PATCH", shopEntries + "/web", `{"metadata":{"labels":{"a":"b"}}}`},
-		{"PUT", shopEntries + "/web/status", entry("web", "")},
-		{"PATCH", shopEntries + "/web/status", `{"status":{"conditions":[{"type":"Mine","status":"True"}]}}`},
 	} {
 		a := s.Do(t, test.method, test.path, test.body, func(r *http.Request) {
 			if test.method == "PATCH" {

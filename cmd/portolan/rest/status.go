@@ -118,7 +118,7 @@ func (s *Server) tryPatchStatus(c *call, p *patch, dry bool) error {
 	snapshot := s.cache.Snapshot()
 	live := ofStore(snapshot, c.key())
 	if live == nil {
-		return s.noStatus(c)
+		return s.notOfStore(c)
 	}
 	text, err := document(withStatus(snapshot, live), c.version)
 	if err != nil {
@@ -130,8 +130,8 @@ func (s *Server) tryPatchStatus(c *call, p *patch, dry bool) error {
 	return s.replaceStatus(c, text, dry)
 }
 
-// noStatus says why the status of an object that is not the store's cannot be set.
-func (s *Server) noStatus(c *call) error {
+// notOfStore says why an object that the store does not have cannot be changed, nor its status.
+func (s *Server) notOfStore(c *call) error {
 	if err := s.checkSource(storage.Op{Verb: storage.Update, Key: c.key()}); err != nil {
 		return err
 	}
