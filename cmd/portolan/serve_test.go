@@ -192,6 +192,9 @@ func TestSourceFlags(t *testing.T) {
 		"serve --config-kube =none":                  "has an empty name: write NAME=KUBECONFIG#CONTEXT",
 		"serve --config-kube east=#production":       "names no kubeconfig: write KUBECONFIG#CONTEXT",
 		"serve --write-status":                       "--write-status: is of no use without --config-kube",
+		"serve --secrets-kube none":                  "names no namespaces: write KUBECONFIG=NAMESPACE,NAMESPACE",
+		"serve --secrets-kube none=Shop":             "does not end with names of namespaces: write KUBECONFIG=NAMESPACE,NAMESPACE",
+		"serve --secrets-kube none=shop,edge":        "--secrets-kube: kubeconfig: open none: no such file",
 		"serve --write-status --object-status=false": "--write-status: needs --object-status",
 	} {
 		if o := do(t, "", strings.Fields(line)...); o.Code != exit.Usage || !strings.Contains(o.Err, says) {

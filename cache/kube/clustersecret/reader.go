@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -218,15 +219,16 @@ type Status struct {
 // Status returns the states of the sources, in their order.
 func (r *Reader) Status() []Status {
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	held, set := slices.Clone(r.held), r.set
+	r.mu.Unlock()
 	var out []Status
 	for i, source := range r.o.Sources {
 		one := Status{
-			Cluster: source.Cluster.Name(), Server: source.Cluster.Server(), Namespaces: source.Namespaces, Secrets: r.held[i],
+			Cluster: source.Cluster.Name(), Server: source.Cluster.Server(), Namespaces: source.Namespaces, Secrets: held[i],
 			Degraded: source.Cluster.Degraded(), Problems: source.Cluster.Problems(),
 		}
-		for key, held := range r.held[i].All() {
-			if r.set.secrets.Value(key) != held {
+		for key, secret := range held[i].All() {
+			if set.secrets.Value(key) != secret {
 				one.Earlier = append(one.Earlier, key)
 			}
 		}
