@@ -138,7 +138,7 @@ func (a *kubeAPI) start(t *testing.T) {
 
 func (a *kubeAPI) awaitReady(t *testing.T) {
 	t.Helper()
-	eventually(t, "kube-apiserver is ready", func() error {
+	eventuallyWithin(t, 4*patience, "kube-apiserver is ready", func() error {
 		code, _, body, err := a.do(t.Context(), "GET", "/readyz", "", nil)
 		if err == nil && code != 200 {
 			err = fmt.Errorf("%d %s", code, body)

@@ -60,14 +60,20 @@ const patience = 30 * time.Second
 // otherwise.
 func eventually(t testing.TB, what string, check func() error) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	eventuallyWithin(t, patience, what, check)
+}
+
+// eventuallyWithin is eventually for what takes another time.
+func eventuallyWithin(t testing.TB, limit time.Duration, what string, check func() error) {
+	t.Helper()
+	deadline := time.Now().Add(limit)
 	for {
 		err := check()
 		if err == nil {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %s: %v", what, patience, err)
+			t.Fatalf("%s: not within %s: %v", what, limit, err)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
