@@ -51,6 +51,33 @@ var soundCEL = []string{
 	`r'a\b' == b'x'`, "0x1F == 31u", "1.5e3 > .5", "x == null", "!!(true)", "xds.node.metadata['LABELS']['app'] == '\"'",
 }
 
+const celRoots = "attributes begin with one of connection, destination, filter_state, metadata, request, response, source, upstream, upstream_filter_state, xds, and a text is in quotes"
+
+// TestUnknownAttributes: proxies take an attribute that they do not know, and it has no value, so it is warned
+// of, with the nearest known one. TestEnvoyAccessLogs has Envoy take one.
+func TestUnknownAttributes(t *testing.T) {
+	t.Parallel()
+	checkRules(t, []rule{
+		{name: "unknown attributes", kind: schema.Telemetry, spec: `
+			tracing: [{customTags: {a: {formatter: {value: "%CEL(request.user_agent)% %CEL(request.host)%"}}}}]
+			metrics: [{overrides: [{tagOverrides: {a: {value: "downstream_peer.app"}}}]}]
+			accessLogging:
+			- {filter: {expression: "requst.headers['x-user'] == 'joe' && requst.headers['y'] == 'z'"}}
+			- {filter: {expression: "response.cod >= 400 || code > 500 || has(Response.Cod)"}}
+			- {filter: {expression: "size(request['heders']) > 1 && source.principal != ''"}}`,
+			warned: []string{
+				"spec.tracing[0].customTags[a].formatter.value names request.user_agent, which Envoy 1.40 does not know: it has no value, and nothing matches by it; did you mean request.useragent?",
+				"spec.metrics[0].overrides[0].tagOverrides[a].value names downstream_peer.app, which Envoy 1.40 does not know: it has no value, and nothing matches by it; " + celRoots,
+				"spec.accessLogging[0].filter.expression names requst.headers, which Envoy 1.40 does not know: it has no value, and nothing matches by it; did you mean request.headers?",
+				"spec.accessLogging[1].filter.expression names response.cod, which Envoy 1.40 does not know: it has no value, and nothing matches by it; did you mean response.code?",
+				"spec.accessLogging[1].filter.expression names code, which Envoy 1.40 does not know: it has no value, and nothing matches by it; did you mean response.code?",
+				"spec.accessLogging[1].filter.expression names Response.Cod, which Envoy 1.40 does not know: it has no value, and nothing matches by it; did you mean response.code?",
+				"spec.accessLogging[2].filter.expression names request.heders, which Envoy 1.40 does not know: it has no value, and nothing matches by it; did you mean request.headers?",
+				"spec.accessLogging[2].filter.expression names source.principal, which Envoy 1.40 does not know: it has no value, and nothing matches by it; source has address, port",
+			}},
+	})
+}
+
 // FuzzCEL: no text crashes the check, or makes it hang.
 func FuzzCEL(f *testing.F) {
 	for _, seed := range soundCEL {

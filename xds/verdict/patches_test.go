@@ -1,14 +1,19 @@
 package verdict_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/status"
 	"github.com/portolan-mesh/portolan/xds/verdict"
+	"github.com/portolan-mesh/portolan/xds/verdict/finding"
 	"github.com/portolan-mesh/portolan/xds/verdict/index"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
@@ -75,5 +80,26 @@ func TestVerdictsOfPatches(t *testing.T) {
 			}
 		}
 		x = next
+	}
+}
+
+// TestAdviceOnPatches: who writes an EnvoyFilter anew as it is hears what servers know of its patches, and
+// who changes it does not.
+func TestAdviceOnPatches(t *testing.T) {
+	t.Parallel()
+	const before, after = "{configPatches: [{applyTo: CLUSTER, patch: {operation: MERGE, value: {connect_timeout: 7s}}}]}", "{configPatches: [{applyTo: CLUSTER, patch: {operation: MERGE, value: {connect_timeout: 8s}}}]}"
+	r := &status.Replica{ID: "a", Proxies: 1, FailedPatches: []status.FailedPatch{{Filter: "networking.istio.io/EnvoyFilter/default/p", Message: "no good", Resources: []string{"CDS a"}, Count: 1}}}
+	for spec, want := range map[string]bool{before: true, after: false} {
+		w := xdstest.NewWorld(t, xdstest.Object("EnvoyFilter", "p", before))
+		facts := verdict.Facts{Mesh: w.Context(), Proxies: proxies(atAddress("w", "10.0.0.1", "r")), Replicas: pmap.Map[*status.Replica]{}.Set(r.ID, r)}
+		w.Apply(xdstest.Object("EnvoyFilter", "p", spec))
+		d := deletions{is: facts, would: verdict.Facts{Mesh: w.Context(), Proxies: facts.Proxies}}
+		var written *config.Config
+		for written = range w.Context().EnvoyFilters() {
+		}
+		advice := index.NewKeeper(d).Advise([]storage.Op{{Verb: storage.Update, Config: written}})
+		if got := slices.ContainsFunc(advice[0], func(a finding.Advice) bool { return strings.Contains(a.Text, "PTL0461") }); got != want {
+			t.Errorf("%s: %+v", spec, advice)
+		}
 	}
 }

@@ -106,7 +106,7 @@ func (k *Keeper) Advise(ops []storage.Op) [][]finding.Advice {
 		if op.Config == nil {
 			continue
 		}
-		for _, v := range would.Of(key) {
+		for _, v := range slices.Concat(would.Of(key), stillPatched(is, op.Config)) {
 			if !v.Alone && !v.Code.Follows() {
 				out[i] = append(out[i], finding.Advice{Text: v.String(), Severity: v.Code.Severity().String()})
 			}

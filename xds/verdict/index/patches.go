@@ -106,3 +106,20 @@ func (p patches) addVerdicts(j *verdict.Judge, object *config.Config) {
 		}
 	}
 }
+
+// stillPatched returns the present verdicts about the patches of an EnvoyFilter that is written anew as it
+// is: what servers have built of it stays. Nobody has built another one yet.
+func stillPatched(is *Index, written *config.Config) []verdict.Verdict {
+	key := written.Key()
+	was := is.world.Configs().Value(key.Path())
+	if len(is.patches[key.Path()]) == 0 || was == nil || !config.SameSpec(was.Spec, written.Spec) {
+		return nil
+	}
+	var out []verdict.Verdict
+	for _, v := range is.Of(key) {
+		if v.Code == verdict.PatchFailed || v.Code == verdict.PatchIdle {
+			out = append(out, v)
+		}
+	}
+	return out
+}
