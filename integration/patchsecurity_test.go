@@ -74,6 +74,12 @@ spec: {selector: {matchLabels: {app: edge}}, action: DENY, rules: [{}]}
 		}
 		return nil
 	})
+	eventually(t, "the policy says who opens it", func() error {
+		if shown := s.must("", "describe", "authorizationpolicy/shut", "-n", "shop"); !strings.Contains(shown, "PTL0474") || !strings.Contains(shown, "envoyfilter/shop/patch") {
+			return fmt.Errorf("%s", shown)
+		}
+		return nil
+	})
 	s.must("", "delete", "envoyfilter/patch", "-n", "shop", "--token", editor)
 	awaitReply(t, q, "403")
 	edge.expectNothingRejected()

@@ -65,6 +65,7 @@ spec: {accessLogFile: /dev/stdout, accessLogFormat: "%NOSUCH%"}
 func TestRefusedResourcesNameTheirObjects(t *testing.T) {
 	t.Parallel()
 	tcp := strings.Replace(service("db", 5432, "10.1.0.9"), "protocol: HTTP", "protocol: TCP", 1)
+	_, back, _ := strings.Cut(twoGateways, "---\n")
 	gw := xdstest.NewNode("router", "10.0.0.9", "gw", "shop", map[string]string{"app": "gw"})
 	door := xdstest.NewNode("router", "10.0.0.9", "door", "istio-system", map[string]string{"istio": "ingressgateway"})
 	for _, c := range []struct {
@@ -93,9 +94,9 @@ func TestRefusedResourcesNameTheirObjects(t *testing.T) {
 			"127.0.0.1_908", "listener 127.0.0.1_908: no good.", []string{"serviceentry/shop/a"}},
 		{"a cluster that an EnvoyFilter patched", node("10.0.0.1"), service("reviews", 9080, "10.1.0.1"), slow, xdstest.ClusterType, nil,
 			"", "no good", []string{"envoyfilter/shop/slow"}},
-		{"a listener with a field of the mesh", gw, twoGateways, meshLog, xdstest.ListenerType, nil,
+		{"a listener with a field of the mesh", gw, back, meshLog, xdstest.ListenerType, nil,
 			"0.0.0.0_8081", "Error adding/updating listener(s) 0.0.0.0_8081: no such command", []string{"meshconfig/istio-system/default"}},
-		{"a listener without a field of the mesh", gw, meshLog, twoGateways, xdstest.ListenerType, nil,
+		{"a listener without a field of the mesh", gw, meshLog, back, xdstest.ListenerType, nil,
 			"0.0.0.0_8081", "Error adding/updating listener(s) 0.0.0.0_8081: cannot bind", []string{"gateway/shop/back"}},
 		{"endpoints", node("10.0.0.1"), service("reviews", 9080, "10.1.0.1"), service("reviews", 9080, "10.1.0.2"), xdstest.EndpointType,
 			[]string{"outbound|9080||reviews.shop.example"}, "", "malformed IP address", []string{"serviceentry/shop/reviews"}},

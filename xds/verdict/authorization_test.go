@@ -12,6 +12,8 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
+const removesFilter = `{configPatches: [{applyTo: HTTP_FILTER, match: {listener: {filterChain: {filter: {name: envoy.filters.network.http_connection_manager, subFilter: {name: envoy.filters.http.rbac}}}}}, patch: {operation: REMOVE}}]}`
+
 // TestVerdictsOfAuthorization: what is odd about AuthorizationPolicies.
 func TestVerdictsOfAuthorization(t *testing.T) {
 	t.Parallel()
@@ -34,24 +36,26 @@ func TestVerdictsOfAuthorization(t *testing.T) {
 		proxies []*status.Proxy
 		want    []string
 	}{
-		"nothing odd":                   {objects: []string{web("HTTP"), strict, of(principals)}},
-		"a selector that has somebody":  {objects: []string{web("HTTP"), of("{selector: {matchLabels: {app: web}}, rules: [{}]}")}},
-		"a selector that has nobody":    {objects: []string{web("HTTP"), of("{selector: {matchLabels: {app: db}}, rules: [{}]}")}, want: []string{"p PTL0371 spec.selector"}},
-		"nobody is there yet":           {objects: []string{of("{rules: [{}]}")}, proxies: []*status.Proxy{}},
-		"a gateway":                     {objects: []string{of("{targetRefs: [{group: gateway.networking.k8s.io, kind: Gateway, name: edge}], rules: [{}]}")}, proxies: []*status.Proxy{gateway}},
-		"a gateway that nobody is":      {objects: []string{of("{targetRefs: [{group: gateway.networking.k8s.io, kind: Gateway, name: door}], rules: [{}]}")}, proxies: []*status.Proxy{gateway}, want: []string{"p PTL0371 spec.targetRefs"}},
-		"a Gateway":                     {objects: []string{door, of("{targetRefs: [{group: networking.istio.io, kind: Gateway, name: door}], rules: [{}]}")}, proxies: []*status.Proxy{gateway}},
-		"a Gateway that is not there":   {objects: []string{of("{targetRefs: [{kind: Service, name: web}, {group: networking.istio.io, kind: Gateway, name: door}], rules: [{}]}")}, proxies: []*status.Proxy{gateway}, want: []string{"p PTL0103 spec.targetRefs[1].name"}},
-		"a Gateway, in the old field":   {objects: []string{of("{targetRef: {group: networking.istio.io, kind: Gateway, name: door}, rules: [{}]}")}, proxies: []*status.Proxy{gateway}, want: []string{"p PTL0103 spec.targetRef.name"}},
-		"a Gateway of another":          {objects: []string{door, named("istio-system/p", "{targetRefs: [{group: networking.istio.io, kind: Gateway, name: door}], rules: [{}]}")}, proxies: []*status.Proxy{gateway}, want: []string{"p PTL0103 spec.targetRefs[0].name"}},
-		"a Gateway that nobody is":      {objects: []string{xdstest.Object("Gateway", "door", "{selector: {app: other}, "+servers+"}"), of("{targetRefs: [{group: networking.istio.io, kind: Gateway, name: door}], rules: [{}]}")}, proxies: []*status.Proxy{gateway}, want: []string{"door PTL0116 spec.selector", "p PTL0371 spec.targetRefs"}},
-		"ALLOW of nothing":              {objects: []string{web("HTTP"), of("{}")}, want: []string{"p PTL0372 spec.rules"}},
-		"ALLOW of nothing beside more":  {objects: []string{web("HTTP"), of("{}"), named("q", "{rules: [{}]}")}},
-		"ALLOW of nothing, of the mesh": {objects: []string{web("HTTP"), named("istio-system/p", "{}")}, want: []string{"p PTL0372 spec.rules"}},
-		"DENY of all that is allowed":   {objects: []string{web("HTTP"), of("{rules: [{}]}"), named("deny", "{action: DENY, rules: [{}]}")}, want: []string{"p PTL0373 spec.rules beside deny"}},
-		"DENY for others":               {objects: []string{web("HTTP"), of("{rules: [{}]}"), named("deny", "{selector: {matchLabels: {app: db}}, action: DENY, rules: [{}]}")}, want: []string{"deny PTL0371 spec.selector"}},
-		"a path without a slash":        {objects: []string{web("HTTP"), of("{rules: [{to: [{operation: {paths: [admin, /a, '*a']}}]}]}")}, want: []string{"p PTL0374 spec.rules[0].to[0].operation.paths[0]"}},
-		"a path with a query":           {objects: []string{web("HTTP"), of("{rules: [{to: [{operation: {paths: ['/a?b=c'], notPaths: ['/a*', '*?x']}}]}]}")}, want: []string{"p PTL0374 spec.rules[0].to[0].operation.notPaths[1]", "p PTL0374 spec.rules[0].to[0].operation.paths[0]", "p PTL0378 spec.rules[0].to[0].operation.notPaths"}},
+		"nothing odd":                        {objects: []string{web("HTTP"), strict, of(principals)}},
+		"a selector that has somebody":       {objects: []string{web("HTTP"), of("{selector: {matchLabels: {app: web}}, rules: [{}]}")}},
+		"a selector that has nobody":         {objects: []string{web("HTTP"), of("{selector: {matchLabels: {app: db}}, rules: [{}]}")}, want: []string{"p PTL0371 spec.selector"}},
+		"nobody is there yet":                {objects: []string{of("{rules: [{}]}")}, proxies: []*status.Proxy{}},
+		"a gateway":                          {objects: []string{of("{targetRefs: [{group: gateway.networking.k8s.io, kind: Gateway, name: edge}], rules: [{}]}")}, proxies: []*status.Proxy{gateway}},
+		"a gateway that nobody is":           {objects: []string{of("{targetRefs: [{group: gateway.networking.k8s.io, kind: Gateway, name: door}], rules: [{}]}")}, proxies: []*status.Proxy{gateway}, want: []string{"p PTL0371 spec.targetRefs"}},
+		"a Gateway":                          {objects: []string{door, of("{targetRefs: [{group: networking.istio.io, kind: Gateway, name: door}], rules: [{}]}")}, proxies: []*status.Proxy{gateway}},
+		"a Gateway that is not there":        {objects: []string{of("{targetRefs: [{kind: Service, name: web}, {group: networking.istio.io, kind: Gateway, name: door}], rules: [{}]}")}, proxies: []*status.Proxy{gateway}, want: []string{"p PTL0103 spec.targetRefs[1].name"}},
+		"a Gateway, in the old field":        {objects: []string{of("{targetRef: {group: networking.istio.io, kind: Gateway, name: door}, rules: [{}]}")}, proxies: []*status.Proxy{gateway}, want: []string{"p PTL0103 spec.targetRef.name"}},
+		"a Gateway of another":               {objects: []string{door, named("istio-system/p", "{targetRefs: [{group: networking.istio.io, kind: Gateway, name: door}], rules: [{}]}")}, proxies: []*status.Proxy{gateway}, want: []string{"p PTL0103 spec.targetRefs[0].name"}},
+		"a Gateway that nobody is":           {objects: []string{xdstest.Object("Gateway", "door", "{selector: {app: other}, "+servers+"}"), of("{targetRefs: [{group: networking.istio.io, kind: Gateway, name: door}], rules: [{}]}")}, proxies: []*status.Proxy{gateway}, want: []string{"door PTL0116 spec.selector", "p PTL0371 spec.targetRefs"}},
+		"ALLOW of nothing":                   {objects: []string{web("HTTP"), of("{}")}, want: []string{"p PTL0372 spec.rules"}},
+		"ALLOW of nothing beside more":       {objects: []string{web("HTTP"), of("{}"), named("q", "{rules: [{}]}")}},
+		"ALLOW of nothing, of the mesh":      {objects: []string{web("HTTP"), named("istio-system/p", "{}")}, want: []string{"p PTL0372 spec.rules"}},
+		"DENY of all that is allowed":        {objects: []string{web("HTTP"), of("{rules: [{}]}"), named("deny", "{action: DENY, rules: [{}]}")}, want: []string{"p PTL0373 spec.rules beside deny"}},
+		"DENY for others":                    {objects: []string{web("HTTP"), of("{rules: [{}]}"), named("deny", "{selector: {matchLabels: {app: db}}, action: DENY, rules: [{}]}")}, want: []string{"deny PTL0371 spec.selector"}},
+		"a patch that removes the filter":    {objects: []string{web("HTTP"), of("{action: DENY, rules: [{}]}"), xdstest.Object("EnvoyFilter", "open", removesFilter)}, want: []string{"open PTL0473 spec.configPatches[0].match", "p PTL0474 spec beside open"}},
+		"a patch that removes it for others": {objects: []string{web("HTTP"), of("{action: DENY, rules: [{}]}"), xdstest.Object("EnvoyFilter", "open", "{workloadSelector: {labels: {app: db}}, "+removesFilter[1:])}, want: []string{"open PTL0473 spec.configPatches[0].match", "open PTL0371 spec.workloadSelector"}},
+		"a path without a slash":             {objects: []string{web("HTTP"), of("{rules: [{to: [{operation: {paths: [admin, /a, '*a']}}]}]}")}, want: []string{"p PTL0374 spec.rules[0].to[0].operation.paths[0]"}},
+		"a path with a query":                {objects: []string{web("HTTP"), of("{rules: [{to: [{operation: {paths: ['/a?b=c'], notPaths: ['/a*', '*?x']}}]}]}")}, want: []string{"p PTL0374 spec.rules[0].to[0].operation.notPaths[1]", "p PTL0374 spec.rules[0].to[0].operation.paths[0]", "p PTL0378 spec.rules[0].to[0].operation.notPaths"}},
 		"principals that nobody is": {objects: []string{web("HTTP"), strict, of("{rules: [{from: [{source: {principals: ['spiffe://cluster.local/ns/a/sa/b', 'spiffe://*', web, '*', '*/sa/b', cluster.local/ns/a/sa/b], notPrincipals: [cluster.local/ns/a/b]}}], when: [{key: source.principal, values: [x], notValues: ['spiffe://y']}]}]}")}, want: []string{
 			"p PTL0374 spec.rules[0].from[0].source.notPrincipals[0]", "p PTL0374 spec.rules[0].from[0].source.principals[0]", "p PTL0374 spec.rules[0].from[0].source.principals[1]", "p PTL0374 spec.rules[0].from[0].source.principals[2]",
 			"p PTL0374 spec.rules[0].when[0].notValues[0]", "p PTL0374 spec.rules[0].when[0].values[0]",

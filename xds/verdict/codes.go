@@ -151,6 +151,7 @@ const (
 	PatchFaulty         Code = "PTL0471"
 	PatchOdd            Code = "PTL0472"
 	PatchOpens          Code = "PTL0473"
+	PolicyWeakened      Code = "PTL0474"
 	ModuleMissing       Code = "PTL0481"
 	ModuleAwaited       Code = "PTL0482"
 	ModuleUnverified    Code = "PTL0483"
@@ -296,6 +297,7 @@ var kinds = []Kind{
 	{PatchFaulty, "", Error, status.PartlyServed, "a patch of an EnvoyFilter has a value that cannot be read, or that no Envoy takes", "the patch has no effect"},
 	{PatchOdd, "", Warning, status.PartlyServed, "a patch of an EnvoyFilter has something that Envoy does not know or will lose, or matches a filter by a name that Envoy has lost", "the message says what"},
 	{PatchOpens, "", Warning, status.PartlyServed, "a patch of an EnvoyFilter takes away, or changes, what authenticates, authorizes or encrypts", "its proxies may let in what policies would refuse, also in plaintext"},
+	{PolicyWeakened, "", Warning, status.PartlyServed, "a patch of an EnvoyFilter takes away, or changes, what enforces an AuthorizationPolicy on some of its workloads", "these may let in what the policy would refuse: `portolan authz check` says what a request gets"},
 	{ModuleMissing, "", Error, status.ResolvedRefs, "the leading server cannot fetch the module of a WasmPlugin, or nothing says where it is", "proxies go on with the plugin as it was before; without that failStrategy decides whether all requests pass or none"},
 	{ModuleAwaited, "", Warning, status.ResolvedRefs, "the leading server has not fetched the module of a WasmPlugin yet", "proxies go on with the plugin as it was before; without that failStrategy decides whether all requests pass or none"},
 	{ModuleUnverified, "", Warning, status.PartlyServed, "a WasmPlugin gives the sha256 of a file on the machines", "nobody checks it, and an Envoy reads a replaced file only when the WasmPlugin changes"},

@@ -13,6 +13,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/envoy"
+	"github.com/portolan-mesh/portolan/xds/generate/envoyfilter"
 	"github.com/portolan-mesh/portolan/xds/generate/policy"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/peer"
@@ -35,6 +36,7 @@ func AuthorizationPolicy(j *verdict.Judge, object *config.Config) {
 	p.addresses()
 	p.provider()
 	p.tokens()
+	p.weakened()
 }
 
 // policyJudge judges one policy.
@@ -102,6 +104,26 @@ func (j *policyJudge) shadowed() {
 			Code: verdict.PolicyShadowed, Field: "spec.rules", Other: o.Key(),
 			Message: fmt.Sprintf("allow nothing: %s refuses every request before", o.Key()), Remedy: "narrow the policy of DENY, or delete it",
 		})
+	}
+}
+
+// weakened tells of patches that take away, or change, what the policy is made of.
+func (j *policyJudge) weakened() {
+	if policy.DryRun(j.object) || len(j.selected) == 0 {
+		return
+	}
+	for _, namespace := range j.namespaces() {
+		for o := range j.Objects(schema.EnvoyFilter, namespace) {
+			found := envoyfilter.Weakens(o)
+			if len(found) == 0 || !slices.ContainsFunc(j.selected, j.selectedBy(o)) {
+				continue
+			}
+			j.Add(verdict.Verdict{
+				Code: verdict.PolicyWeakened, Field: "spec", Other: o.Key(),
+				Message: fmt.Sprintf("may not be enforced on all of its workloads: %s of %s %s", found[0].Field, o.Key(), found[0].Message),
+				Remedy:  "delete the patch, unless it is meant to open something, and ask portolan authz check",
+			})
+		}
 	}
 }
 
