@@ -15,7 +15,6 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 
-	"github.com/portolan-mesh/portolan/cmd/portolan/serve"
 	"github.com/portolan-mesh/portolan/storage/longtest"
 	"github.com/portolan-mesh/portolan/storage/secret/secrettest"
 	"github.com/portolan-mesh/portolan/xds/admin"
@@ -330,81 +329,5 @@ func TestSoakClusterFrozen(t *testing.T) {
 	f.whole("75 s without an answer")
 	for _, l := range f.loads {
 		l.expectUnharmed()
-	}
-}
-
-// TestSoakClusterLarge: a cluster has 100 MB of objects, and its API server is killed.
-func TestSoakClusterLarge(t *testing.T) {
-	if longtest.Soak(t) == 0 {
-		t.Skip("it takes minutes")
-	}
-	needEnvoy(t)
-	needKubeAPIServer(t)
-	f := startFaultyCluster(t)
-	f.whole("the start")
-	const objects, size = 400, 256 << 10
-	var running sync.WaitGroup
-	next := make(chan int)
-	for range 4 {
-		running.Go(func() {
-			for i := range next {
-				object, err := json.Marshal(largeVirtualService(i, size))
-				if err != nil {
-					t.Error(err)
-				}
-				code, _, body, err := f.k.api.do(t.Context(), "POST", "/apis/networking.istio.io/v1/namespaces/shop/virtualservices", string(object), nil)
-				if err != nil || code != 201 {
-					t.Errorf("object %d: %d %v %.300s", i, code, err, body)
-				}
-			}
-		})
-	}
-	began := time.Now()
-	for i := range objects {
-		next <- i
-	}
-	close(next)
-	running.Wait()
-	t.Logf("%d objects were written in %s", objects, time.Since(began).Round(time.Second))
-	held := func(after string) {
-		t.Helper()
-		eventuallyWithin(t, 4*patience, "all objects are here after "+after, func() error {
-			var sources serve.SourceList
-			if _, err := f.server.get(serve.SourcesPath, &sources); err != nil {
-				return err
-			}
-			for _, s := range sources.Items {
-				if s.Name == configSource && s.Objects["VirtualService"] == objects {
-					return nil
-				}
-			}
-			return fmt.Errorf("%+v", sources.Items)
-		})
-	}
-	held("the writes")
-	f.k.api.process.Kill()
-	f.named("")
-	f.k.api.start(t)
-	f.whole("a restart with 100 MB")
-	held("a restart")
-	for _, l := range f.loads {
-		l.expectUnharmed()
-	}
-}
-
-// largeVirtualService is a VirtualService with so many routes that it has about a number of bytes.
-func largeVirtualService(number, size int) map[string]any {
-	host := fmt.Sprintf("large-%d.example", number)
-	var routes []any
-	for n := range size / 200 {
-		routes = append(routes, map[string]any{
-			"match": []any{map[string]any{"uri": map[string]any{"prefix": fmt.Sprintf("/%05d/%s", n, strings.Repeat("x", 80))}}},
-			"route": []any{map[string]any{"destination": map[string]any{"host": host}}},
-		})
-	}
-	return map[string]any{
-		"apiVersion": "networking.istio.io/v1", "kind": "VirtualService",
-		"metadata": map[string]any{"name": fmt.Sprintf("large-%d", number), "namespace": "shop"},
-		"spec":     map[string]any{"hosts": []any{host}, "http": routes},
 	}
 }
