@@ -73,7 +73,7 @@ race: ## the unit tests under the race detector, with many random histories; lin
 	@command -v '$(CC)' >/dev/null || { echo 'make race: the race detector needs a C compiler: install $(CC), or set CC'; exit 1; }
 	CGO_ENABLED=1 PORTOLAN_HISTORIES=$(HISTORIES) $(call gotest,race,-race -vet=off -skip '$(COUNTING)' -timeout 30m,$(UNIT))
 
-integration: tools consul kubectl promtool api-clients grpc-clients ## everything against the real things; what only waits, side by side
+integration: tools consul kubectl promtool kube-apiserver api-clients grpc-clients ## everything against the real things; what only waits, side by side
 	$(call gotest,integration,-v -count=1 -p 2 -parallel 6 -timeout 35m -run '^$(AREA)',./integration/...)
 
 reliability: ## histories under harm, judged; SEED= SEEDS= DURATION= TOPOLOGY= select, MUTANTS=1 tests the judges
@@ -121,7 +121,7 @@ kubectl: ## build kubectl into .tools/, for the integration tests
 promtool: ## build Prometheus' promtool into .tools/, for the integration tests
 	@GO='$(GO)' .ci/promtool/build
 
-kube-apiserver: ## build Kubernetes' own server into .tools/, for the long form of TestSoakAPIMachinery
+kube-apiserver: ## build Kubernetes' own server into .tools/, for the integration tests
 	@GO='$(GO)' .ci/kube-apiserver/build
 
 api-clients: ## put clients of the Kubernetes API, in Go and Python, into .tools/, for the integration tests

@@ -23,10 +23,10 @@ func TestVerdictsOfEnvoyFilters(t *testing.T) {
 	}{
 		"sound":  {buffer + `, max_request_bytes: 1}}}}`, nil},
 		"faulty": {buffer + `}}}}`, []string{"a PTL0471 spec.configPatches[0].patch.value"}},
-		"odd":    {buffer + `, max_request_bytes: 1, none: 1}}}}`, []string{"a PTL0472 spec.configPatches[0].patch.value.typed_config"}},
+		"odd":    {buffer + `, max_request_bytes: 1, none: 1}}}}`, []string{"a PTL0472 spec.configPatches[0].patch.value.typed_config.none"}},
 		"opens":  {opens, []string{"a PTL0473 spec.configPatches[0].match"}},
 		"all three": {opens + ", " + buffer + `}}}}, ` + buffer + `, max_request_bytes: 1, none: 1}}}}`, []string{
-			"a PTL0471 spec.configPatches[1].patch.value", "a PTL0473 spec.configPatches[0].match", "a PTL0472 spec.configPatches[2].patch.value.typed_config",
+			"a PTL0471 spec.configPatches[1].patch.value", "a PTL0473 spec.configPatches[0].match", "a PTL0472 spec.configPatches[2].patch.value.typed_config.none",
 		}},
 	} {
 		object := xdstest.Object("EnvoyFilter", "a", "{configPatches: ["+c.patches+"]}")

@@ -118,7 +118,7 @@ func TestDescribeAnObjectOfAFile(t *testing.T) {
 	out, err = serving(t, func(*http.Request) any {
 		return `{"apiVersion":"networking.istio.io/v1","kind":"VirtualServiceList","metadata":{"resourceVersion":"3"},"items":[` + object + `]}`
 	}, "get", "vs", "-n", "shop")
-	if row := strings.Fields(out.Out); err != nil || row[len(row)-1] != "-" {
+	if row := strings.Fields(out.Out); err != nil || row[len(row)-1] != "conf" {
 		t.Errorf("%v\n%s", err, out.Out)
 	}
 }

@@ -326,7 +326,7 @@ func policySelector[S interface {
 func keySetColumns() []Column {
 	type spec = *keyset.Fetched
 	return []Column{
-		show("Source", func(s spec, _ bool) string { return s.String() }),
+		show("From", func(s spec, _ bool) string { return s.String() }),
 		show("Since", func(s spec, _ bool) string {
 			if s.Since == nil {
 				return "none"

@@ -150,7 +150,7 @@ func TestCells(t *testing.T) {
 		Meta: config.Meta{GroupVersionKind: schema.VirtualService, Name: "web", ResourceVersion: "7", CreationTimestamp: noon.Add(-26 * time.Hour)},
 		Spec: &networking.VirtualService{Hosts: []string{"a", "b", "c", "d"}, Http: []*networking.HTTPRoute{{}}},
 	}
-	if got, want := fmt.Sprint(table.Of(vs.GroupVersionKind).Cells(vs, noon)), "[web mesh a,b,c,d 1d 7 <nil> <nil> http=1 <nil>]"; got != want {
+	if got, want := fmt.Sprint(table.Of(vs.GroupVersionKind).Cells(vs, noon)), "[web mesh a,b,c,d 1d 7 <nil> <nil> store http=1 <nil>]"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	unknown := *vs
