@@ -34,7 +34,7 @@ func newShell(t *testing.T) *shell {
 	t.Helper()
 	envoy := needEnvoy(t)
 	needNetworks(t, "ip")
-	s := &shell{t: t, n: newNamespace(t, "document"), tmp: t.TempDir(), dir: "..", running: map[string][]*processtest.Process{}}
+	s := &shell{t: t, n: newNamespace(t, "document"), tmp: t.TempDir(), dir: ".."}
 	s.env = []string{
 		"PATH=" + filepath.Dir(binary) + ":" + filepath.Dir(envoy) + ":" + os.Getenv("PATH"),
 		"PORTOLAN_CONFIG=" + filepath.Join(s.tmp, "contexts.yaml"),
@@ -110,6 +110,9 @@ func (s *shell) command(command string) string {
 	name, _, _ := strings.Cut(command, " ")
 	if background, ok := strings.CutSuffix(command, "&"); ok {
 		in := s.n.command()
+		if s.running == nil {
+			s.running = map[string][]*processtest.Process{}
+		}
 		s.running[name] = append(s.running[name], processtest.Start(s.t, processtest.Options{
 			Name: name, Path: in[0], Args: append(in[1:], "bash", "-c", "cd '"+s.dir+"' && exec "+background), Env: s.env,
 		}))
