@@ -81,7 +81,6 @@ func (f *faultyCluster) expectEachRightNamed() {
 			args = append(args, flag, a.name+"="+file)
 		}
 	}
-	// It is not ready before it has waited for the services of those who lack a right.
 	s := &server{t: f.t, o: serverOptions{dataDir: filepath.Join(f.t.TempDir(), "rights"), args: args}, api: local(freePort(f.t)), xds: local(freePort(f.t)), client: clientOf(f.t)}
 	s.launch()
 	eventually(f.t, "each source names the right that it lacks", func() error {

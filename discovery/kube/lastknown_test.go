@@ -3,7 +3,10 @@ package kube_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"sync"
 	"testing"
 	"time"
@@ -72,10 +75,29 @@ func TestSilentCluster(t *testing.T) {
 	r.await("it is synced", one.HasSynced)
 	took := time.Since(began)
 	t.Logf("synced after %v", took)
-	if took > 2*time.Second {
+	if took > kube.DefaultFirstPatience/2 {
 		t.Errorf("it took %v", took)
 	}
 	r.has("http=10.0.0.1:8080", "http=10.0.0.2:8080")
+}
+
+// TestDenied: nobody waits for a cluster in which the account has no rights.
+func TestDenied(t *testing.T) {
+	t.Parallel()
+	denies := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)
+	}))
+	t.Cleanup(denies.Close)
+	connection, err := cluster.New(cluster.Options{File: kubetest.Kubeconfig(t, "east", denies.URL)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(t, kube.Options{FirstPatience: time.Hour})
+	one := r.clusters.Registry(connection)
+	r.background(one.Run)
+	r.await("it is synced", one.HasSynced)
 }
 
 // TestLastKnown: a server that starts while a cluster is away serves what was last known, and what

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -53,10 +54,19 @@ func (r *Registry) follow(ctx context.Context) error {
 				Resource: of.resource, Kind: of.kind, Fields: of.fields,
 				Convert: func(o cluster.Object) (object, error) { return of.strip(o), nil },
 				Handle:  func(b cluster.Batch[object]) { r.tell(n, b) },
+				State:   r.setState,
 			})
 		})
 	}
 	return group.Wait()
+}
+
+// setState takes why a kind is not followed. Nobody waits for what the account has no right to.
+func (r *Registry) setState(err error) {
+	if errors.Is(err, cluster.ErrDenied) {
+		r.inbox.endWait()
+		r.post()
+	}
 }
 
 func (r *Registry) tell(kind int, b cluster.Batch[object]) {
