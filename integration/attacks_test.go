@@ -126,7 +126,7 @@ func TestAttacksOnTheServer(t *testing.T) {
 		{"boss", "DELETE", "/api/v1/namespaces/istio-system", "", "", 403, "not deleted"},
 		{"boss", "DELETE", "/api/v1/namespaces/istio-system?dryRun=All", "", "", 403, "not deleted"},
 		// What comes from files.
-		{"boss", "PATCH", docs + "/filed", merge, `{"metadata":{"labels":{"a":"b"}}}`, 404, ""},
+		{"boss", "PATCH", docs + "/filed", merge, `{"metadata":{"labels":{"a":"b"}}}`, 405, "files.yaml"},
 		{"boss", "DELETE", docs + "/filed", "", "", 405, "files.yaml"},
 		{"editor", "DELETE", docs + "/filed", "", "", 403, ""},
 		// Who is not let in.

@@ -194,7 +194,6 @@ func quantiles(times []time.Duration) (median time.Duration, text string) {
 // registry sees a critical check, and a registration, in under a second, and each costs a
 // stated number of requests.
 func TestSoakConsulAtSize(t *testing.T) {
-	t.Parallel()
 	const services, nodes = 5000, 200
 	b := followBigConsul(t, services, nodes)
 	if s := b.registry.Status().Datacenters[0]; s.By != "sweep" || s.Queries > 4 || s.Services != services {
@@ -246,7 +245,6 @@ func TestSoakConsulAtSize(t *testing.T) {
 // TestSoakConsulNode has all instances on one node: 9,500 in its long form, which Consul needs
 // over a minute to register. One check flaps; the cost does not grow with the node.
 func TestSoakConsulNode(t *testing.T) {
-	t.Parallel()
 	instances, changes := 1000, 20
 	if longtest.Soak(t) > 0 {
 		instances, changes = 9500, 200
@@ -271,7 +269,6 @@ func TestSoakConsulNode(t *testing.T) {
 // TestSoakConsulConverges changes everything in Consul at random. In the end the registry has
 // the same as a new one, with each plan.
 func TestSoakConsulConverges(t *testing.T) {
-	t.Parallel()
 	const services, nodes = 60, 20
 	agent := startConsul(t, consulOptions{connections: 1000})
 	agent.catalogue(services, nodes)
