@@ -73,7 +73,7 @@ race: ## the unit tests under the race detector, with many random histories; lin
 	@command -v '$(CC)' >/dev/null || { echo 'make race: the race detector needs a C compiler: install $(CC), or set CC'; exit 1; }
 	CGO_ENABLED=1 PORTOLAN_HISTORIES=$(HISTORIES) $(call gotest,race,-race -vet=off -skip '$(COUNTING)' -timeout 30m,$(UNIT))
 
-integration: tools consul kubectl promtool kube-apiserver api-clients grpc-clients ## everything against the real things; what only waits, side by side
+integration: tools consul kubectl promtool api-clients grpc-clients ## everything against the real things; what only waits, side by side
 	$(call gotest,integration,-v -count=1 -p 2 -parallel 6 -timeout 35m -run '^$(AREA)',./integration/...)
 
 reliability: ## histories under harm, judged; SEED= SEEDS= DURATION= TOPOLOGY= select, MUTANTS=1 tests the judges
@@ -81,8 +81,8 @@ reliability: ## histories under harm, judged; SEED= SEEDS= DURATION= TOPOLOGY= s
 	  $(if $(SEED),-seed $(SEED)) $(if $(SEEDS),-seeds $(SEEDS)) $(if $(DURATION),-duration $(DURATION)) \
 	  $(if $(TOPOLOGY),-topology $(TOPOLOGY)) $(if $(BINARY),-binary $(abspath $(BINARY))) $(if $(MUTANTS),-mutants))
 
-soak: tools consul grpc-clients kube-apiserver ## long forms of tests: PORTOLAN_SOAK=20m each; SOAK=<duration> changes that
-	PORTOLAN_SOAK=$(or $(SOAK),20m) $(GO) test -v -count=1 -p 1 -timeout 8h -run '^TestSoak' ./...
+soak: tools consul kubectl grpc-clients kube-apiserver ## long forms of tests: PORTOLAN_SOAK=20m each, SOAK=<duration> changes that; and those on Kubernetes' own server
+	PORTOLAN_SOAK=$(or $(SOAK),20m) $(GO) test -v -count=1 -p 1 -timeout 8h -run '^Test(Soak|Kubernetes)' ./...
 
 # GUIDED= tries inputs without seeing what they reach, which needs nothing compiled anew.
 GUIDED ?= 1
@@ -121,7 +121,7 @@ kubectl: ## build kubectl into .tools/, for the integration tests
 promtool: ## build Prometheus' promtool into .tools/, for the integration tests
 	@GO='$(GO)' .ci/promtool/build
 
-kube-apiserver: ## build Kubernetes' own server into .tools/, for the integration tests
+kube-apiserver: ## build Kubernetes' own server into .tools/, for the tests that make soak runs on it
 	@GO='$(GO)' .ci/kube-apiserver/build
 
 api-clients: ## put clients of the Kubernetes API, in Go and Python, into .tools/, for the integration tests

@@ -229,12 +229,11 @@ spec: {hosts: [written-1.example], http: [{timeout: $is, route: [{destination: {
 	return stop
 }
 
-// TestClusterFaults does harm to Kubernetes' own server and to the account. Meanwhile proxies keep
+// TestKubernetesFaults does harm to Kubernetes' own server and to the account. Meanwhile proxies keep
 // what they have, and both sources are named. Afterwards the server has what the cluster has.
-func TestClusterFaults(t *testing.T) {
+func TestKubernetesFaults(t *testing.T) {
 	needEnvoy(t)
 	needKubeAPIServer(t)
-	t.Parallel()
 	f := startFaultyCluster(t)
 	f.whole("the start")
 	f.expectEachRightNamed()

@@ -12,11 +12,10 @@ import (
 // clusterPages are the pages of docs/tasks that need a cluster.
 var clusterPages = []string{servicesPage, "move-from-istio.md"}
 
-// TestClusterPages runs the commands of the pages that need a cluster, with Kubernetes' own server and
+// TestKubernetesPages runs the commands of the pages that need a cluster, with Kubernetes' own server and
 // real rights. What a cluster makes of a Deployment is there from the start: a pod, and its slice.
-func TestClusterPages(t *testing.T) {
+func TestKubernetesPages(t *testing.T) {
 	path := needKubeAPIServer(t)
-	t.Parallel()
 	s := newShell(t)
 	s.dir = t.TempDir()
 	api := startKubeAPIServer(t, path, withRBAC)

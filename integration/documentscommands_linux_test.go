@@ -189,7 +189,7 @@ func TestReadmeCommands(t *testing.T) {
 const ownServer = "this page starts its own"
 
 // TestTaskPages runs the commands of each page of docs/tasks in an empty directory,
-// after the quickstart of the README unless the page starts a server of its own. TestClusterPages
+// after the quickstart of the README unless the page starts a server of its own. TestKubernetesPages
 // runs those that need a cluster.
 func TestTaskPages(t *testing.T) {
 	pages, err := filepath.Glob("../docs/tasks/*.md")

@@ -3,7 +3,6 @@ package integration
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,15 +10,12 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// TestIngressStatusInACluster: the leader writes the address of the gateway into an Ingress of
+// TestKubernetesIngressStatus: the leader writes the address of the gateway into an Ingress of
 // Kubernetes' own server, and takes it out once the gateway has gone. That of another controller stays
 // as it is. No Ingress can be changed here, and errors say where it lives.
-func TestIngressStatusInACluster(t *testing.T) {
+func TestKubernetesIngressStatus(t *testing.T) {
 	needEnvoy(t)
-	if _, err := os.Stat(kubeAPIServerBinary); err != nil {
-		t.Skipf("there is no kube-apiserver (%v): run make kube-apiserver", err)
-	}
-	t.Parallel()
+	needKubeAPIServer(t)
 	k := &kubeCluster{t, startKubeAPIServer(t, kubeAPIServerBinary)}
 	const all = "/apis/networking.k8s.io/v1/namespaces/shop/ingresses"
 	ingress := func(name, class string) string {
@@ -33,7 +29,7 @@ func TestIngressStatusInACluster(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "kubeconfig")
 	k.api.kubeconfig(t, config, strings.TrimPrefix(k.api.url, "https://"))
 	s := startServer(t, serverOptions{args: []string{"--config-kube", "east=" + config, "--write-status"}})
-	edge := s.startEnvoy(envoyOptions{kind: "router", name: "edge", namespace: "istio-system", labels: "istio=ingressgateway", variant: protocol.Delta})
+	edge := s.startEnvoy(envoyOptions{kind: "router", name: "edge", namespace: "istio-system", ip: "127.0.0.1", labels: "istio=ingressgateway", variant: protocol.Delta})
 	has := func(name, want string) error {
 		status, _ := json.Marshal(k.get(all + "/" + name).Object["status"])
 		if got := string(status); got != want {

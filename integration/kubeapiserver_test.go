@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"sigs.k8s.io/yaml"
@@ -64,12 +65,16 @@ func (a kubeAPI) do(ctx context.Context, method, path, body string, header map[s
 	return answer.StatusCode, answer.Header, string(text), err
 }
 
-// needKubeAPIServer skips a test if there is no kube-apiserver, which takes minutes to build.
-func needKubeAPIServer(t testing.TB) string {
+// oneKubernetes is held by the test that runs API servers: each needs much of the machine.
+var oneKubernetes sync.Mutex
+
+// needKubeAPIServer skips a test if there is no kube-apiserver, which takes minutes to build. Such
+// tests run one after the other, beside all others.
+func needKubeAPIServer(t *testing.T) string {
 	t.Helper()
-	if _, err := os.Stat(kubeAPIServerBinary); err != nil {
-		t.Skipf("there is no kube-apiserver (%v): run make kube-apiserver", err)
-	}
+	needKubeAPIServer(t)
+	oneKubernetes.Lock()
+	t.Cleanup(oneKubernetes.Unlock)
 	return kubeAPIServerBinary
 }
 

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -15,21 +14,18 @@ import (
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
-// TestClusterSecrets: a gateway ends TLS with a Secret of Kubernetes' own server, which an account
+// TestKubernetesSecrets: a gateway ends TLS with a Secret of Kubernetes' own server, which an account
 // with the rights of the page reads. It follows a renewal, and a secret of the store goes before.
-func TestClusterSecrets(t *testing.T) {
+func TestKubernetesSecrets(t *testing.T) {
 	needEnvoy(t)
-	if _, err := os.Stat(kubeAPIServerBinary); err != nil {
-		t.Skipf("there is no kube-apiserver (%v): run make kube-apiserver", err)
-	}
-	t.Parallel()
+	needKubeAPIServer(t)
 	port := freePort(t)
 	objects := pageObjects(t, "secrets-of-a-cluster.md", 2, strings.NewReplacer("number: 8443", fmt.Sprintf("number: %d", port), "hosts:", "bind: 127.0.0.1\n    hosts:"))
 	role, err := yaml.YAMLToJSON([]byte(objects[0]))
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &kubeCluster{t, startKubeAPIServer(t, kubeAPIServerBinary, "RBAC")}
+	k := &kubeCluster{t, startKubeAPIServer(t, kubeAPIServerBinary, withRBAC)}
 	of := newAuthority(t, "authority")
 	one, two, own := of.issue(time.Hour, "*.shop.test"), of.issue(2*time.Hour, "*.shop.test"), of.issue(3*time.Hour, "*.shop.test")
 	const secrets, rbac = "/api/v1/namespaces/shop/secrets", "/apis/rbac.authorization.k8s.io/v1/namespaces/shop/"

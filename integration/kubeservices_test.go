@@ -153,12 +153,11 @@ func (c *clusterScene) setAway(away bool) {
 	c.wire.set(away)
 }
 
-// TestClusterServices takes the services of Kubernetes' own server into the mesh: real requests go
+// TestKubernetesServices takes the services of Kubernetes' own server into the mesh: real requests go
 // to pods and to machines, by Services and by ServiceEntries, and on while the cluster is away.
-func TestClusterServices(t *testing.T) {
+func TestKubernetesServices(t *testing.T) {
 	needEnvoy(t)
 	path := needKubeAPIServer(t)
-	t.Parallel()
 	c := &clusterScene{t: t, cluster: startKubeAPIServer(t, path), address: ownAddress(t), port: freePort(t), slice: map[string]int{}}
 	c.wire = startWire(t, strings.TrimPrefix(c.cluster.url, "https://"))
 	c.write("/api/v1/nodes", "n1", `{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": {"topology.kubernetes.io/region": "eu", "topology.kubernetes.io/zone": "a"}}}`)

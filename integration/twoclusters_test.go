@@ -158,13 +158,12 @@ func startUpstreamAt(t testing.TB, name, address string, port int) *upstream {
 	return serveUpstream(t, name, l)
 }
 
-// TestTwoClusters: a mesh over two clusters, which are two of Kubernetes' own servers, and the
+// TestKubernetesTwoClusters: a mesh over two clusters, which are two of Kubernetes' own servers, and the
 // objects of the store. kubectl and client-go write, and real requests go through real proxies,
 // one of each cluster, in both variants.
-func TestTwoClusters(t *testing.T) {
+func TestKubernetesTwoClusters(t *testing.T) {
 	needEnvoy(t)
 	path, own := needKubeAPIServer(t), ownAddress(t)
-	t.Parallel()
 	apis := []kubeAPI{launchKubeAPIServer(t, path), launchKubeAPIServer(t, path)}
 	var clusters []*testCluster
 	for i := range apis {
