@@ -111,13 +111,13 @@ spec:
 		awaitReply(t, at("www.shop.test", "/api/v1"), "api")
 		awaitReply(t, at("www.shop.test", "/web"), "web")
 		eventually(t, "the status has the address of the gateway", func() error {
-			if out := k.expectOutput(true, "", []string{"get", "ing", "web", "-o", "jsonpath={.status.loadBalancer.ingress[*].ip}"}); strings.TrimSpace(out) != "127.0.0.1" {
+			if out := k.expectOutput(true, "", []string{"get", "ing", "web", "-o", "jsonpath={.status.loadBalancer.ingress[*].ip}"}); strings.TrimSpace(out) != "10.0.0.1" {
 				return fmt.Errorf("%q", out)
 			}
 			return nil
 		})
-		k.expectOutput(true, "", []string{"get", "ing"}, "NAME", "CLASS", "HOSTS", "ADDRESS", "PORTS", "AGE", "www.shop.test", "127.0.0.1", "80, 443")
-		if out := s.must("", "get", "ing", "-n", "shop"); !strings.Contains(out, "ADDRESS") || !strings.Contains(out, "127.0.0.1") {
+		k.expectOutput(true, "", []string{"get", "ing"}, "NAME", "CLASS", "HOSTS", "ADDRESS", "PORTS", "AGE", "www.shop.test", "10.0.0.1", "80, 443")
+		if out := s.must("", "get", "ing", "-n", "shop"); !strings.Contains(out, "ADDRESS") || !strings.Contains(out, "10.0.0.1") {
 			t.Errorf("the table lacks the address: %s", out)
 		}
 		k.expectOutput(true, "", []string{"get", "ingressclass"}, "istio.io/ingress-controller")

@@ -179,7 +179,7 @@ type suspects struct {
 	form      int   // of the innocents
 }
 
-const patienceOfInnocents = 5 * time.Second
+const patienceOfInnocents = 15 * time.Second
 
 // TestEnvoyRefusesSomeAmongMany: real Envoys reject resources of each type, in each known way,
 // among a hundred unrelated services. The unrelated ones arrive within five seconds: at first,
