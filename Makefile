@@ -74,7 +74,7 @@ race: ## the unit tests under the race detector, with many random histories; lin
 	CGO_ENABLED=1 PORTOLAN_HISTORIES=$(HISTORIES) $(call gotest,race,-race -vet=off -skip '$(COUNTING)' -timeout 30m,$(UNIT))
 
 integration: tools consul kubectl promtool api-clients grpc-clients ## everything against the real things; what only waits, side by side
-	$(call gotest,integration,-v -count=1 -p 2 -parallel 6 -timeout 35m -run '^$(AREA)',./integration/...)
+	$(call gotest,integration,-v -count=1 -p 2 -parallel 4 -timeout 35m -run '^$(AREA)',./integration/...)
 
 reliability: ## histories under harm, judged; SEED= SEEDS= DURATION= TOPOLOGY= select, MUTANTS=1 tests the judges
 	$(GO) test -v -count=1 -timeout 8h -run '^Test$(if $(MUTANTS),Mutants,Reliability)$$' ./integration/reliability $(strip \

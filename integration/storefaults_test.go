@@ -213,7 +213,6 @@ func fillUp(t testing.TB, dir string) string {
 // TestStoreQuota exhausts the quota with the history of one object. The store makes room by
 // itself, and writes continue.
 func TestStoreQuota(t *testing.T) {
-	t.Parallel()
 	s := startServer(t, serverOptions{args: []string{"--store-quota", "64Mi"}})
 	begun := time.Now()
 	refused := time.Time{}
