@@ -2,9 +2,7 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"reflect"
 	"sync"
 	"time"
 
@@ -137,9 +135,6 @@ func (l *lister[T]) WatchWithContext(ctx context.Context, o metav1.ListOptions) 
 	late := time.AfterFunc(l.link.o.Timeout, func() { cancel(l.link.late()) })
 	in, err := l.state.target.watch(ctx, l.link.current(), o)
 	late.Stop()
-	if err == nil && reflect.TypeOf(in) == unanswered {
-		err = errUnanswered
-	}
 	streamed := o.SendInitialEvents != nil && *o.SendInitialEvents
 	if err != nil {
 		if !streamed || !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) { // otherwise a server without such watches: a list follows
@@ -161,12 +156,6 @@ func (l *lister[T]) WatchWithContext(ctx context.Context, o metav1.ListOptions) 
 	})
 	return w, nil
 }
-
-// unanswered is the type of the watch that client-go returns, without an error, if connections end
-// before an answer: as behind a load balancer whose API servers are all down.
-var unanswered = reflect.TypeOf(watch.NewEmptyWatch())
-
-var errUnanswered = errors.New("the connection ends before an answer")
 
 // late is the reason of a request that was not answered in time.
 func (l *link) late() error { return fmt.Errorf("no answer within %s", l.o.Timeout) }

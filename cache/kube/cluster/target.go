@@ -57,7 +57,7 @@ func (t *target) list(ctx context.Context, c *client, o metav1.ListOptions) (run
 var errClosed = errors.New("the cluster closed the connection, or did not answer in time")
 
 // watch begins a watch. client-go takes a connection that ended before the answer for a watch that
-// is over; here it is an error.
+// is over, as behind a load balancer whose API servers are all down; here it is an error.
 func (t *target) watch(ctx context.Context, c *client, o metav1.ListOptions) (watch.Interface, error) {
 	w, err := t.begin(ctx, c, o)
 	if err == nil && reflect.TypeOf(w) == reflect.TypeOf(watch.NewEmptyWatch()) {
