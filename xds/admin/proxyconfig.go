@@ -277,7 +277,7 @@ func proxyResource(typeURL string, h xds.Holding) ProxyResource {
 		Name: h.Name, State: protocol.Stale, Unknown: h.Unknown, InFlight: h.InFlight, Objects: config.Names(h.Objects),
 	}
 	for _, p := range h.Patches {
-		out.Patches = append(out.Patches, ProxyPatch{p.Filter.Namespace + "/" + p.Filter.Name, fmt.Sprintf("spec.configPatches[%d]", p.Index), p.Err, p.Err == "" && slices.Contains(h.Blamed, p.Filter)})
+		out.Patches = append(out.Patches, ProxyPatch{p.Filter.Namespace + "/" + p.Filter.Name, p.Field(), p.Err, p.Err == "" && slices.Contains(h.Blamed, p.Filter)})
 	}
 	switch {
 	case h.Rejected != nil:

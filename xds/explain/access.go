@@ -287,12 +287,7 @@ func (a *Access) rehearse(own policiesOf, result simulate.Result) {
 
 // policiesIn returns the policies in a filter.
 func policiesIn(built []generate.Built, filter string) []config.Key {
-	for _, b := range built {
-		if b.Name == filter && b.Body.GetTypeUrl() == resource.ExtensionType {
-			return origins.Of(b.Reads)
-		}
-	}
-	return nil
+	return origins.Of(builtAs(built, resource.ExtensionType, filter).Reads)
 }
 
 // authentications returns the RequestAuthentications among keys that have a rule for an issuer;

@@ -25,8 +25,8 @@ type Patch struct {
 	Field       string `json:"field"`
 	// Error says why the patch could not be applied, and changed nothing; empty if it applied.
 	Error string `json:"error,omitempty"`
-	// Rejected is what the proxy said when it refused the resource because of the EnvoyFilter: it goes
-	// on with what it had before.
+	// Rejected is why the proxy refused the resource, if the EnvoyFilter is the cause: it goes on with
+	// what it had before.
 	Rejected string `json:"rejected,omitempty"`
 }
 
@@ -34,16 +34,20 @@ type Patch struct {
 // what.
 func (r refusals) patchesOn(proxy *discovery.Proxy, built []generate.Built, typeURL, name, what string) []Patch {
 	var out []Patch
-	for _, b := range built {
-		if b.Name != name || b.Body.GetTypeUrl() != typeURL {
-			continue
-		}
-		for _, p := range b.Patches {
-			out = append(out, Patch{what + " " + name, filterName(p), fmt.Sprintf("spec.configPatches[%d]", p.Index), p.Err, r.dueTo(proxy, typeURL, name, p)})
-		}
-		break
+	for _, p := range builtAs(built, typeURL, name).Patches {
+		out = append(out, Patch{what + " " + name, filterName(p), p.Field(), p.Err, r.dueTo(proxy, typeURL, name, p)})
 	}
 	return out
+}
+
+// builtAs returns one of some built resources, the zero one if it is not among them.
+func builtAs(built []generate.Built, typeURL, name string) generate.Built {
+	for _, b := range built {
+		if b.Name == name && b.Body.GetTypeUrl() == typeURL {
+			return b
+		}
+	}
+	return generate.Built{}
 }
 
 func filterName(p mesh.PatchNote) string { return p.Filter.Namespace + "/" + p.Filter.Name }
@@ -118,20 +122,14 @@ func (a *Access) weakenedBy(e *explainer, proxy *discovery.Proxy, built []genera
 	if a == nil || a.Policies == 0 {
 		return
 	}
-	for _, b := range built {
-		if b.Body.GetTypeUrl() != resource.ListenerType || b.Name != listener {
+	for _, p := range builtAs(built, resource.ListenerType, listener).Patches {
+		object := e.push.Inputs().Configs.Get(p.Filter)
+		if object == nil || p.Err != "" || e.refusals.dueTo(proxy, resource.ListenerType, listener, p) != "" {
 			continue
 		}
-		for _, p := range b.Patches {
-			object := e.push.Inputs().Configs.Get(p.Filter)
-			if object == nil || p.Err != "" || e.refusals.dueTo(proxy, resource.ListenerType, listener, p) != "" {
-				continue
-			}
-			at := fmt.Sprintf("spec.configPatches[%d]", p.Index)
-			for _, f := range envoyfilter.Weakens(object) {
-				if f.Field == at || strings.HasPrefix(f.Field, at+".") {
-					a.Weakened = append(a.Weakened, fmt.Sprintf("%s: %s %s", p.Filter, f.Field, f.Message))
-				}
+		for _, f := range envoyfilter.Weakens(object) {
+			if f.Field == p.Field() || strings.HasPrefix(f.Field, p.Field()+".") {
+				a.Weakened = append(a.Weakened, fmt.Sprintf("%s: %s %s", p.Filter, f.Field, f.Message))
 			}
 		}
 	}

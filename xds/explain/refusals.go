@@ -72,17 +72,16 @@ func (r refusals) asHeld(proxy *discovery.Proxy, built []generate.Built) (out []
 // plugins says of each WasmPlugin of a listener that does not run as it is written what a proxy does
 // instead.
 func (r refusals) plugins(proxy *discovery.Proxy, push *mesh.PushContext, built []generate.Built, listener string) (out []string) {
-	for _, b := range built {
-		if b.Body.GetTypeUrl() != resource.ListenerType || b.Name != listener {
+	of := builtAs(built, resource.ListenerType, listener)
+	if of.Resource == nil {
+		return nil
+	}
+	for need := range of.EachNeed {
+		if need.TypeURL != resource.ExtensionType || !wasmplugin.Is(need.Name) {
 			continue
 		}
-		for need := range b.EachNeed {
-			if need.TypeURL != resource.ExtensionType || !wasmplugin.Is(need.Name) {
-				continue
-			}
-			if text := r.standIn(proxy, push, need.Name); text != "" {
-				out = append(out, text+", "+r.instead(proxy, push, need.Name))
-			}
+		if text := r.standIn(proxy, push, need.Name); text != "" {
+			out = append(out, text+", "+r.instead(proxy, push, need.Name))
 		}
 	}
 	return out

@@ -384,10 +384,5 @@ func (e *explainer) objects(typeURL, name string, kinds ...config.GroupVersionKi
 
 // originsOf returns the objects of some kinds that one of the built resources was built from.
 func originsOf(built []generate.Built, typeURL, name string, kinds ...config.GroupVersionKind) []string {
-	for _, b := range built {
-		if b.Name == name && b.Body.GetTypeUrl() == typeURL {
-			return namesOf(origins.Of(b.Reads), kinds...)
-		}
-	}
-	return nil
+	return namesOf(origins.Of(builtAs(built, typeURL, name).Reads), kinds...)
 }

@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -16,6 +17,9 @@ type PatchNote struct {
 	// Err says why the patch could not apply, and changed nothing; empty if it applied.
 	Err string
 }
+
+// Field is where the patch stands in its EnvoyFilter.
+func (n PatchNote) Field() string { return fmt.Sprintf("spec.configPatches[%d]", n.Index) }
 
 // NotePatches records what became of patches on the resource that is being built.
 func (v *View) NotePatches(results []patch.Result) {
