@@ -173,14 +173,12 @@ type Attributes struct {
 	ExportTo                 Visibility
 	ClusterExternalAddresses map[string][]string
 	// Distribution says which endpoints proxies prefer, unless a DestinationRule does.
-	Distribution Distribution
+	// (Istio: Attributes.TrafficDistribution.)
+	Distribution labels.Distribution
 	// NodeLocal: a proxy uses the endpoints on its own node alone, and one on no node those on none.
 	// (Istio: Attributes.NodeLocal.)
 	NodeLocal bool
 }
-
-// Distribution says which endpoints of a service proxies prefer. (Istio: TrafficDistribution.)
-type Distribution = labels.Distribution
 
 // UnspecifiedIP is the Address of a service that has none.
 const UnspecifiedIP = "0.0.0.0"

@@ -57,9 +57,9 @@ type service struct {
 	Family          string `json:"family,omitempty"`
 	PublishNotReady bool   `json:"publishNotReady,omitempty"`
 	// NodeLocal says that clients use the pods on their own node alone.
-	NodeLocal    bool                   `json:"nodeLocal,omitempty"`
-	Distribution discovery.Distribution `json:"distribution,omitempty"`
-	Ports        []port                 `json:"ports,omitempty"`
+	NodeLocal    bool                `json:"nodeLocal,omitempty"`
+	Distribution labels.Distribution `json:"distribution,omitempty"`
+	Ports        []port              `json:"ports,omitempty"`
 	// Flaws say what of it is not served.
 	Flaws []string `json:"flaws,omitempty"`
 }

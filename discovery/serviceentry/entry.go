@@ -95,9 +95,9 @@ func (e *entry) selection(w *workload) *selection {
 // cluster and name counts.
 func (c *catalog) selectedEndpoints(e *entry) []*discovery.Endpoint {
 	selected := c.selected.Value(e.key().path())
-	var addresses map[addressKey]bool // those that are taken; nil if no instance is selected
+	var addresses map[string]bool // those that are taken; nil if no instance is selected
 	for range selected.From(instancesLast) {
-		addresses = map[addressKey]bool{}
+		addresses = map[string]bool{}
 		break
 	}
 	out := make([]*discovery.Endpoint, 0, selected.Len()*len(e.spec.GetPorts()))

@@ -23,8 +23,6 @@ func (s *Store) ExchangeWorkloads(p Peer) {
 	}
 }
 
-type addressKey struct{ namespace, address string }
-
 // WorkloadInstanceHandler makes a workload instance of another registry selectable by the
 // ServiceEntries of its namespace. It ignores WorkloadEntries and events of any kind that
 // repeat a known state; Switches can turn it off. It is a discovery.WorkloadHandler. Call it
@@ -51,10 +49,10 @@ func (s *Store) WorkloadInstanceHandler(instance *discovery.WorkloadInstance, ev
 }
 
 // address returns the canonical address of a workload.
-func (w *workload) address() addressKey {
+func (w *workload) address() string {
 	address := w.instance.Endpoint.Address
 	if ip, err := netip.ParseAddr(address); err == nil {
-		address = ip.Unmap().String()
+		return ip.Unmap().String()
 	}
-	return addressKey{w.instance.Namespace, address}
+	return address
 }

@@ -425,7 +425,7 @@ func (d *draw) service() {
 			Hostname: host.Name(h), Address: vip, ClusterVIPs: map[string][]string{cluster: {vip, "fd00::9"}}, Ports: all[0].Ports,
 			Attributes: discovery.Attributes{
 				Provider: discovery.Kubernetes, Name: h, Namespace: ns, NodeLocal: d.one([]string{"", "local"}, "policy") != "",
-				Distribution: discovery.Distribution(d.one([]string{"", "PreferSameZone", "PreferSameNode"}, "distribution")),
+				Distribution: labels.Distribution(d.one([]string{"", "PreferSameZone", "PreferSameNode"}, "distribution")),
 			},
 		})
 	}

@@ -57,7 +57,7 @@ func TestDistribution(t *testing.T) {
 	zone := []string{".0.1 p0", ".0.2 p0", ".0.3 p1", ".0.4 p2", ".0.5 p2"}
 	for name, c := range map[string]struct {
 		node   xdstest.Node
-		of     discovery.Distribution
+		of     labels.Distribution
 		policy string
 		want   []string
 	}{

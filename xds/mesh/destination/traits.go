@@ -90,7 +90,7 @@ const NodeTrait = LabelTrait + discovery.NodeLabel
 
 // distributions has the settings that stand for the distributions of services. (Istio:
 // loadbalancer.GetLocalityLbSetting.)
-var distributions = map[discovery.Distribution]*networking.LocalityLoadBalancerSetting{
+var distributions = map[labels.Distribution]*networking.LocalityLoadBalancerSetting{
 	labels.PreferSameZone: {FailoverPriority: []string{"topology.istio.io/network", "topology.kubernetes.io/region", "topology.kubernetes.io/zone"}},
 	labels.PreferSameNode: {FailoverPriority: []string{
 		"topology.istio.io/network", "topology.kubernetes.io/region", "topology.kubernetes.io/zone", "topology.istio.io/subzone", discovery.NodeLabel,
@@ -98,7 +98,7 @@ var distributions = map[discovery.Distribution]*networking.LocalityLoadBalancerS
 }
 
 // Distributed returns the setting that stands for the distribution of a service, nil for none.
-func Distributed(d discovery.Distribution) *networking.LocalityLoadBalancerSetting {
+func Distributed(d labels.Distribution) *networking.LocalityLoadBalancerSetting {
 	return distributions[d]
 }
 
