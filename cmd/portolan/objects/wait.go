@@ -268,7 +268,7 @@ func (e *environment) propagation(ctx context.Context, c *client.Client, query u
 }
 
 func enoughTaken(p admin.Propagation, o waitFlags) bool {
-	return len(p.Faults) == 0 && len(o.missing(p)) == 0 && shared(p, o) && p.Accepted >= o.least
+	return len(p.Faults) == 0 && len(p.MissingModules) == 0 && shared(p, o) && p.Accepted >= o.least
 }
 
 // shared says whether a sufficient share of the connected proxies have taken the change, or
@@ -281,8 +281,8 @@ func shared(p admin.Propagation, o waitFlags) bool {
 // A proxy that has refused a change does not take it later, but other proxies may
 // connect.
 func isFinal(p admin.Propagation, o waitFlags) bool {
-	if len(o.missing(p)) > 0 {
-		return len(p.Behind) == 0 && o.moduleFault(p) != "" // a server that is behind tells of a former version
+	if len(p.MissingModules) > 0 {
+		return len(p.Behind) == 0 && moduleFault(p) != "" // a server that is behind tells of a former version
 	}
 	return enoughTaken(p, o) || len(p.Faults) > 0 || len(p.Behind) == 0 && p.Waiting == 0 && !shared(p, o)
 }
@@ -320,10 +320,10 @@ func (e *environment) checkPropagation(p admin.Propagation, o waitFlags) error {
 	switch lacking := p.Rejected + p.Waiting; {
 	case o.phases && len(p.Phases) > 0:
 		return o.stillInPhases(p)
-	case o.moduleFault(p) != "" && len(p.Behind) == 0:
-		return exit.With(exit.Differences, fmt.Errorf("a module is not fetched, and is tried again: %s. %s", o.moduleFault(p), withoutModule))
-	case len(o.missing(p)) > 0 && len(p.Behind) == 0:
-		return exit.With(exit.Differences, fmt.Errorf("not all servers have the module of %s within %s. They go on fetching it. %s", o.missingPlugins(p), o.timeout, withoutModule))
+	case moduleFault(p) != "" && len(p.Behind) == 0:
+		return exit.With(exit.Differences, fmt.Errorf("a module is not fetched, and is tried again: %s. %s", moduleFault(p), withoutModule))
+	case len(p.MissingModules) > 0 && len(p.Behind) == 0:
+		return exit.With(exit.Differences, fmt.Errorf("not all servers have the module of %s within %s. They go on fetching it. %s", missingPlugins(p), o.timeout, withoutModule))
 	case enoughTaken(p, o) && o.inVain(p):
 		return errUnconcerned
 	case enoughTaken(p, o):

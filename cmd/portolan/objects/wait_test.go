@@ -101,13 +101,19 @@ func TestWait(t *testing.T) {
 			args = append([]string{"--revision", "815"}, args...)
 		}
 		got, _ := waited(t, c.answers, args...)
-		for _, words := range c.stdout {
-			if !strings.Contains(got.Out, words) {
-				t.Errorf("%s: there is no %q in\n%s", name, words, got.Out)
-			}
-		}
+		expectWords(t, name, got.Out, c.stdout)
 		if got.Code != c.code || !strings.Contains(got.Err, c.stderr) || name == "refused" && strings.Contains(got.Out, "vm-18") {
 			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// expectWords checks that an output of the case of a name has all the words.
+func expectWords(t *testing.T, name, output string, words []string) {
+	t.Helper()
+	for _, word := range words {
+		if !strings.Contains(output, word) {
+			t.Errorf("%s: there is no %q in\n%s", name, word, output)
 		}
 	}
 }

@@ -23,7 +23,7 @@ func (o *waitFlags) waitForModule(key config.Key) {
 	}
 }
 
-// missing returns the modules that the change waits for.
+// missing returns those of the missing modules for which the change waits.
 func (o *waitFlags) missing(p admin.Propagation) (out []status.MissingModule) {
 	for _, m := range p.MissingModules {
 		if slices.ContainsFunc(o.plugins, func(key config.Key) bool { return key.Path() == m.Plugin }) {
@@ -33,10 +33,9 @@ func (o *waitFlags) missing(p admin.Propagation) (out []status.MissingModule) {
 	return out
 }
 
-// moduleFault says why servers could not fetch a module that the change waits for; empty if none
-// failed.
-func (o *waitFlags) moduleFault(p admin.Propagation) string {
-	for _, m := range o.missing(p) {
+// moduleFault says why servers could not fetch one of the missing modules; empty if none failed.
+func moduleFault(p admin.Propagation) string {
+	for _, m := range p.MissingModules {
 		if m.Fault != "" {
 			return fmt.Sprintf("%s on server %s: %s", pluginName(m.Plugin), cli.ServerName(m.Server), m.Fault)
 		}
@@ -44,10 +43,10 @@ func (o *waitFlags) moduleFault(p admin.Propagation) string {
 	return ""
 }
 
-// missingPlugins names the WasmPlugins without their module, each once.
-func (o *waitFlags) missingPlugins(p admin.Propagation) string {
+// missingPlugins names the WasmPlugins of the missing modules, each once.
+func missingPlugins(p admin.Propagation) string {
 	var names []string
-	for _, m := range o.missing(p) {
+	for _, m := range p.MissingModules {
 		names = append(names, pluginName(m.Plugin))
 	}
 	slices.Sort(names)

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -57,15 +56,7 @@ func TestWaitForModules(t *testing.T) {
 		if got.Code != c.code || asked.Load() < c.asked {
 			t.Errorf("%s: asked %d times: %+v", name, asked.Load(), got)
 		}
-		for _, words := range c.out {
-			if !strings.Contains(got.Out, words) {
-				t.Errorf("%s: there is no %q in\n%s", name, words, got.Out)
-			}
-		}
-		for _, words := range c.err {
-			if !strings.Contains(got.Err, words) {
-				t.Errorf("%s: there is no %q in\n%s", name, words, got.Err)
-			}
-		}
+		expectWords(t, name, got.Out, c.out)
+		expectWords(t, name, got.Err, c.err)
 	}
 }

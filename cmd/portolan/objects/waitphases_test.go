@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -64,16 +63,8 @@ func TestWaitForPhases(t *testing.T) {
 		if got.Code != c.code {
 			t.Errorf("%s: %+v", name, got)
 		}
-		for _, words := range c.out {
-			if !strings.Contains(got.Out, words) {
-				t.Errorf("%s: there is no %q in\n%s", name, words, got.Out)
-			}
-		}
-		for _, words := range c.err {
-			if !strings.Contains(got.Err, words) {
-				t.Errorf("%s: there is no %q in\n%s", name, words, got.Err)
-			}
-		}
+		expectWords(t, name, got.Out, c.out)
+		expectWords(t, name, got.Err, c.err)
 	}
 }
 
