@@ -215,9 +215,9 @@ func bytesAt(t testing.TB, push *mesh.PushContext) map[string]string {
 	return out
 }
 
-// TestHistoriesOfSources: whatever was written to a store, a directory and two clusters, a server that
-// followed it sends what a server sends that begins with how it is now, and what its own context made
-// anew says. Two servers that followed it send equal bytes.
+// TestHistoriesOfSources writes to a store, a directory and two clusters at random. Two servers that
+// follow send equal bytes. So does a server that starts at the end, and so does a new context of the
+// same inputs.
 func TestHistoriesOfSources(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(longtest.Histories(3, 200)) {

@@ -201,7 +201,7 @@ func (p *celParser) name() string {
 	return name
 }
 
-// primary reads a value, and returns its name if it is that of an attribute.
+// primary reads a value. It returns the name of an attribute, and nothing for other values.
 func (p *celParser) primary() (name string) {
 	switch {
 	case p.kind == "number":

@@ -212,7 +212,7 @@ type Status struct {
 	Earlier []string
 	// Degraded says why the secrets may be old; nil if they are not.
 	Degraded error
-	// Problems are those of secrets that are not served as they stand in the cluster.
+	// Problems say why some secrets are not served as the cluster has them.
 	Problems []cache.Problem
 }
 
