@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/portolan-mesh/portolan/cache/kube/ingress"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/health"
@@ -15,6 +16,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage/status"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/mesh/class"
+	"github.com/portolan-mesh/portolan/xds/mesh/routing"
 )
 
 // Judge gives the functions that judge one object access to the facts, and collects their
@@ -99,6 +101,25 @@ func (j *Judge) Object(key config.Key) *config.Config {
 	path := key.Path()
 	j.Read(ObjectRow, path)
 	return j.of.Configs().Value(path)
+}
+
+// Gateway returns a Gateway of the mesh, also one that is derived from an Ingress; nil if there is
+// none.
+func (j *Judge) Gateway(key config.Key) *routing.Gateway {
+	j.Object(key)
+	if of, ok := ingress.OfGateway(key, j.Mesh().MeshConfig().GetRootNamespace()); ok {
+		if object := j.Object(of); object != nil {
+			j.ReadClass(object)
+		}
+	}
+	return j.Mesh().Gateway(key.Path())
+}
+
+// ReadClass records that the verdicts depend on the class of an Ingress.
+func (j *Judge) ReadClass(of *config.Config) {
+	if class := ingress.ClassOf(of); class != "" {
+		j.Object(config.Key{Kind: schema.IngressClass, Name: class})
+	}
 }
 
 // HealthOf returns what is reported of the health of a WorkloadEntry, nil for nothing.

@@ -22,9 +22,7 @@ import (
 func Ingress(j *verdict.Judge, object *config.Config) { (&judge{j}).ingress(object) }
 
 func (j *judge) ingress(object *config.Config) {
-	if class := ingress.ClassOf(object); class != "" {
-		j.Object(config.Key{Kind: schema.IngressClass, Name: class})
-	}
+	j.ReadClass(object)
 	why, serves := j.Mesh().ServesIngress(object)
 	if !serves && object.Source != "" {
 		return // a cluster may have other controllers

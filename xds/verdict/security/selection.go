@@ -3,7 +3,6 @@ package security
 import (
 	"fmt"
 
-	networking "istio.io/api/networking/v1alpha3"
 	typev1beta1 "istio.io/api/type/v1beta1"
 
 	"github.com/portolan-mesh/portolan/discovery"
@@ -66,8 +65,8 @@ func (s *selection) workload(p *discovery.Proxy) selecting.Workload {
 	}
 	own := s.Mesh().PlaceOf(p).Labels
 	return selecting.Workload{Namespace: p.Namespace, Labels: own, Gateway: p.Type == discovery.Router, Attached: func(gateway config.Key) bool {
-		object := s.Object(gateway)
-		return object != nil && labels.Instance(object.Spec.(*networking.Gateway).GetSelector()).SubsetOf(own)
+		g := s.Gateway(gateway)
+		return g != nil && labels.Instance(g.Spec.GetSelector()).SubsetOf(own)
 	}}
 }
 
@@ -97,7 +96,7 @@ func (s *selection) field() string {
 func (s *selection) untargeted() (some bool) {
 	for i, t := range s.policy.Targets() {
 		key, ok := s.policy.TargetedGateway(t)
-		if !ok || s.Object(key) != nil {
+		if !ok || s.Gateway(key) != nil {
 			continue
 		}
 		some = true
