@@ -104,6 +104,8 @@ type Proxy struct {
 	Interception node.InterceptionMode `json:"interception,omitempty"`
 	Locality     string                `json:"locality,omitempty"`
 	Network      string                `json:"network,omitempty"`
+	// Cluster is the cluster of Kubernetes that the workload belongs to, by its name in the mesh.
+	Cluster string `json:"cluster,omitempty"`
 	// Group is the WorkloadGroup in which the servers register the workload; empty for none.
 	Group string `json:"group,omitempty"`
 }
@@ -427,7 +429,7 @@ func (c Config) StatusSocket() string { return filepath.Join(c.Run, "status.sock
 func (c Config) Bootstrap() bootstrap.Options {
 	return bootstrap.Options{
 		Type: c.Proxy.Type, Name: c.Proxy.Name, Namespace: c.Proxy.Namespace, ServiceAccount: c.Proxy.ServiceAccount, IPs: c.Addresses,
-		Labels: c.Proxy.Labels, InterceptionMode: c.Proxy.Interception, Locality: c.Proxy.Locality, Network: c.Proxy.Network, WorkloadGroup: c.Proxy.Group,
+		Labels: c.Proxy.Labels, InterceptionMode: c.Proxy.Interception, Locality: c.Proxy.Locality, Network: c.Proxy.Network, ClusterID: c.Proxy.Cluster, WorkloadGroup: c.Proxy.Group,
 		XDSAddresses: []string{"unix://" + c.XDSSocket()}, SDSSocket: c.SDSSocket(), AdminAddress: c.Envoy.Admin,
 		DNSCapture: c.DNS != nil,
 	}

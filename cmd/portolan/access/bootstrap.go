@@ -93,6 +93,7 @@ GRPC_XDS_BOOTSTRAP, and call services as xds:///HOST:PORT.`,
 	f.BoolVar(&flags.asks, "proxy-config", false, "ask the server what ProxyConfigs, the mesh and EnvoyFilters say of the proxy, and put it into the bootstrap")
 	f.StringVar(&o.AdminAddress, "admin-address", bootstrap.DefaultAdminAddress, `host:port of Envoy's own interface, which can stop the proxy; "off" for none`)
 	f.StringVar(&o.Cluster, "cluster", "", "service that the proxy counts as in statistics (default NAME.NAMESPACE)")
+	f.StringVar(&o.ClusterID, "cluster-id", "", "cluster of Kubernetes that the proxy belongs to, by its name in serve --services-kube: the proxy calls Services at the addresses that they have there")
 	f.StringVar(&o.Locality, "locality", "", "where the proxy runs: region/zone/subzone")
 	f.StringVar(&o.ServiceAccount, "service-account", "", "service account of the workload")
 	f.StringVar(&o.WorkloadGroup, "workload-group", "", "WorkloadGroup of the namespace: while the proxy is connected, the server keeps a WorkloadEntry of that group for it")

@@ -13,7 +13,7 @@ import (
 func TestBootstrap(t *testing.T) {
 	t.Parallel()
 	o := do(t, "", "bootstrap", "--name", "vm-12", "-n", "shop", "--ip", "10.0.0.12,fd00::12", "--labels", "app=reviews,version=v1",
-		"--interception", "none", "--service-account", "reviews", "--locality", "eu/a", "--xds-address", "cp.example:15010", "--admin-address", "off")
+		"--interception", "none", "--service-account", "reviews", "--locality", "eu/a", "--cluster-id", "east", "--xds-address", "cp.example:15010", "--admin-address", "off")
 	if o.Code != exit.OK || o.Err != "" {
 		t.Fatalf("%+v", o)
 	}
