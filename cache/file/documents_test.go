@@ -71,6 +71,8 @@ func TestFaultsOfObjects(t *testing.T) {
 	for name, text := range map[string]string{
 		"future":  strings.Replace(entry(t, "f", 1), "metadata:\n", "metadata:\n  creationTimestamp: \"2999-01-01T00:00:00Z\"\n", 1),
 		"version": strings.Replace(entry(t, "v", 1), "networking.istio.io/v1", "networking.istio.io/v9", 1),
+		"beside":  "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: istio, namespace: istio-system}\ndata: {mesh: ''}\n",
+		"event":   "apiVersion: events.k8s.io/v1\nkind: Event\nmetadata: {name: e, namespace: a}\n",
 		"kind":    "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n",
 		"nobody":  "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nspec: {hosts: [a.b]}\n",
 		"secret":  "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: a}\nstringData: {a: b}\n",
@@ -82,6 +84,7 @@ func TestFaultsOfObjects(t *testing.T) {
 	s.awaitRound("x", "1")
 	for name, words := range map[string]string{
 		"future": "metadata.creationTimestamp: is in the future", "version": "is not served as apiVersion", "kind": "unknown kind",
+		"beside": "is an object MeshConfig of portolan.io/v1 here", "event": "kind Event configures nothing in the mesh",
 		"nobody": "metadata.name: is missing", "secret": "is taken from the store alone",
 	} {
 		if p := s.awaitProblem(name+".yaml", words); p.Serving || !strings.Contains(p.Where, "(line 1)") {

@@ -135,12 +135,28 @@ func (s Set) Resolve(apiVersion, kind string) (*Schema, error) {
 		schema, version = core, apiVersion
 	}
 	if schema == nil {
-		return nil, fmt.Errorf("unknown kind %q of apiVersion %q: see portolan api-resources for those served%s", kind, apiVersion, s.suggestion(kind))
+		return nil, s.unknown(apiVersion, kind)
 	}
 	if !schema.Serves(version) {
 		return nil, fmt.Errorf("kind %s is not served as apiVersion %q: use %s", kind, apiVersion, strings.Join(schema.APIVersions(), " or "))
 	}
 	return schema, nil
+}
+
+// unknown returns the error about a kind that the set lacks. One that is kept beside the mesh is
+// known, but not here.
+func (s Set) unknown(apiVersion, kind string) error {
+	beside := slices.ContainsFunc(Side().schemas, func(k *Schema) bool {
+		return k.Kind == kind && (k.Serves(apiVersion) || slices.Contains(k.APIVersions(), apiVersion))
+	})
+	if !beside {
+		return fmt.Errorf("unknown kind %q of apiVersion %q: see portolan api-resources for those served%s", kind, apiVersion, s.suggestion(kind))
+	}
+	of := ""
+	if kind == ConfigMap.Kind {
+		of = "; Istio's mesh configuration is an object MeshConfig of portolan.io/v1 here (see docs/tasks/mesh-defaults.md)"
+	}
+	return fmt.Errorf("kind %s configures nothing in the mesh: leave it out, or keep it beside the mesh with portolan apply%s", kind, of)
 }
 
 // suggestion returns the end of an error about an unknown kind: a similar known kind, empty if
