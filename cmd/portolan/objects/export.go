@@ -31,15 +31,17 @@ func newExportCommand(env *environment) *cobra.Command {
 	var o exportOptions
 	c := &cobra.Command{
 		Use:   "export [KIND...]",
-		Short: "Write all configuration as text, as of one revision",
-		Long: `Write all configuration as text, as of one revision: objects of all kinds and
-namespaces in the order of group, kind, namespace and name, without what only the
-server sets, save for creation times, which decide between objects that contend.
+		Short: "Write all configuration of the store as text, as of one revision",
+		Long: `Write all configuration of the store as text, as of one revision: objects of all
+kinds and namespaces in the order of group, kind, namespace and name, without what
+only the server sets, save for creation times, which decide between objects that
+contend.
 The same configuration is the same text, so it can be kept in git, and read by
 any version, whatever becomes of etcd; portolan import puts it back.
 
 Secrets are left out: no document has their data. So are PeerPhases and KeySets,
-which servers write themselves.
+which servers write themselves. What comes from elsewhere, such as a directory or
+a cluster of Kubernetes (portolan source list), stays there and is left out, too.
 
 It is not all of the store: history and what belongs to etcd are in a snapshot
 (portolan store backup).`,
