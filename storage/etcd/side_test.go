@@ -25,7 +25,7 @@ func TestSideValues(t *testing.T) {
 	}
 	use := &status.Use{Replica: "host:1/a b", Part: 7, Objects: []uint64{1, 1 << 63}}
 	replica := &status.Replica{ID: "host:1/a b", API: "127.0.0.1:15081", Proxies: 3, ReportsUse: true, Changes: []status.Change{{From: 1, To: 4, Alone: status.Count{Accepted: 1, Waiting: 2}, All: status.Count{Rejected: 3}}},
-		Problems:      []status.Problem{{Node: "n", Type: "LDS", Revision: 1, Since: at, Rejected: true, RejectedRevision: 4, Message: "no", Objects: []string{"p"}}},
+		Problems:      []status.Problem{{Node: "n", Type: "LDS", Revision: 1, Since: at, Rejected: true, RejectedRevision: 4, Resource: "0.0.0.0_80", Message: "no", Objects: []string{"p"}}},
 		Registrations: []status.Registration{{Group: "g", Node: "n", Registered: true, Reason: "r"}},
 		FailedPatches: []status.FailedPatch{{Filter: "f", Index: 2, Message: "no", Resources: []string{"LDS a"}, Count: 3}}, IdlePatches: []status.IdlePatch{{Filter: "f", Version: "7", Index: 1}},
 		MissingModules: []status.MissingModule{{Plugin: "p", Fault: "it answers 404"}}}

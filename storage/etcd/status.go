@@ -119,7 +119,7 @@ func EncodeReplica(r *status.Replica) ([]byte, error) {
 	for _, t := range r.Problems {
 		out.Troubles = append(out.Troubles, &envelope.Trouble{
 			Node: t.Node, Type: t.Type, Revision: t.Revision, Since: t.Since.UnixNano(),
-			Rejected: t.Rejected, RejectedRevision: t.RejectedRevision, Message: strings.ToValidUTF8(t.Message, "�"), Objects: t.Objects,
+			Rejected: t.Rejected, RejectedRevision: t.RejectedRevision, Resource: strings.ToValidUTF8(t.Resource, "\uFFFD"), Message: strings.ToValidUTF8(t.Message, "\uFFFD"), Objects: t.Objects,
 		})
 	}
 	for _, g := range r.Registrations {
@@ -164,7 +164,7 @@ func DecodeReplica(kv *mvccpb.KeyValue) (*status.Replica, error) {
 	for _, t := range value.Troubles {
 		out.Problems = append(out.Problems, status.Problem{
 			Node: t.Node, Type: t.Type, Revision: t.Revision, Since: timeOf(t.Since),
-			Rejected: t.Rejected, RejectedRevision: t.RejectedRevision, Message: t.Message, Objects: t.Objects,
+			Rejected: t.Rejected, RejectedRevision: t.RejectedRevision, Resource: t.Resource, Message: t.Message, Objects: t.Objects,
 		})
 	}
 	for _, g := range value.Registrations {

@@ -1277,8 +1277,10 @@ type Trouble struct {
 	RejectedRevision int64    `protobuf:"varint,6,opt,name=rejected_revision,json=rejectedRevision,proto3" json:"rejected_revision,omitempty"`
 	Message          string   `protobuf:"bytes,7,opt,name=message,proto3" json:"message,omitempty"`
 	Objects          []string `protobuf:"bytes,8,rep,name=objects,proto3" json:"objects,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// The name of the rejected resource; empty if it is not known.
+	Resource      string `protobuf:"bytes,9,opt,name=resource,proto3" json:"resource,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Trouble) Reset() {
@@ -1365,6 +1367,13 @@ func (x *Trouble) GetObjects() []string {
 		return x.Objects
 	}
 	return nil
+}
+
+func (x *Trouble) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
 }
 
 // KnownProxy is a proxy that was connected to a server.
@@ -1637,7 +1646,7 @@ const file_status_proto_rawDesc = "" +
 	"\baccepted\x18\x01 \x01(\x03R\baccepted\x12#\n" +
 	"\rnot_concerned\x18\x02 \x01(\x03R\fnotConcerned\x12\x1a\n" +
 	"\brejected\x18\x03 \x01(\x03R\brejected\x12\x18\n" +
-	"\awaiting\x18\x04 \x01(\x03R\awaiting\"\xe0\x01\n" +
+	"\awaiting\x18\x04 \x01(\x03R\awaiting\"\xfc\x01\n" +
 	"\aTrouble\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x1a\n" +
@@ -1646,7 +1655,8 @@ const file_status_proto_rawDesc = "" +
 	"\brejected\x18\x05 \x01(\bR\brejected\x12+\n" +
 	"\x11rejected_revision\x18\x06 \x01(\x03R\x10rejectedRevision\x12\x18\n" +
 	"\amessage\x18\a \x01(\tR\amessage\x12\x18\n" +
-	"\aobjects\x18\b \x03(\tR\aobjects\"\xfc\x03\n" +
+	"\aobjects\x18\b \x03(\tR\aobjects\x12\x1a\n" +
+	"\bresource\x18\t \x01(\tR\bresource\"\xfc\x03\n" +
 	"\n" +
 	"KnownProxy\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x18\n" +
