@@ -49,6 +49,7 @@ type Fetcher struct {
 	plugins pmap.Map[*config.Config]
 	set     Set
 	wanted  map[wasm.Source]bool // the modules that are not there
+	written map[wasm.Source]bool // those of plugins that were written since Run looked
 	ended   bool                 // a fetch has ended since the last Follow
 	synced  bool
 }
@@ -59,7 +60,7 @@ func New(o Options) *Fetcher {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Fetcher{o: o, wake: make(chan struct{}, 1)}
+	return &Fetcher{o: o, wake: make(chan struct{}, 1), written: map[wasm.Source]bool{}}
 }
 
 // Set returns what the Fetcher knows as of the last Follow.
@@ -93,6 +94,7 @@ func (f *Fetcher) Follow() {
 			continue
 		case c.HasNew:
 			f.plugins = f.plugins.Set(c.Key, c.New)
+			f.written[sourceOf(c.New)] = true
 		default:
 			f.plugins = f.plugins.Delete(c.Key)
 		}
@@ -187,7 +189,7 @@ func (f *Fetcher) Run(ctx context.Context) error {
 			return nil
 		case <-f.wake:
 		}
-		wanted := f.lacks()
+		wanted, written := f.lacks()
 		for source, one := range fetches {
 			if !wanted[source] || one.Err() != nil { // it has ended, and the module was forgotten since
 				one.stop()
@@ -195,14 +197,18 @@ func (f *Fetcher) Run(ctx context.Context) error {
 			}
 		}
 		for source := range wanted {
-			if _, under := fetches[source]; !under {
-				one := newFetch(ctx)
-				fetches[source] = one
-				running.Go(func() {
-					defer one.stop()
-					f.fetch(one, slots, source, func() (*Module, error) { return get(one, client, source) })
-				})
+			if one, under := fetches[source]; under {
+				if written[source] {
+					one.hurry()
+				}
+				continue
 			}
+			one := newFetch(ctx)
+			fetches[source] = one
+			running.Go(func() {
+				defer one.stop()
+				f.fetch(one, slots, source, func() (*Module, error) { return get(one, client, source) })
+			})
 		}
 	}
 }
@@ -211,42 +217,61 @@ func (f *Fetcher) Run(ctx context.Context) error {
 type underWay struct {
 	context.Context
 	stop context.CancelFunc
+	soon chan struct{} // holds a token if the next attempt should not wait
 }
 
 func newFetch(ctx context.Context) underWay {
 	one, stop := context.WithCancel(ctx)
-	return underWay{one, stop}
+	return underWay{one, stop, make(chan struct{}, 1)}
 }
 
-// lacks returns the wanted modules that are not there.
-func (f *Fetcher) lacks() map[wasm.Source]bool {
+// hurry ends the wait for the next attempt: somebody who wrote the plugin again may have mended what
+// was wrong.
+func (u underWay) hurry() {
+	select {
+	case u.soon <- struct{}{}:
+	default:
+	}
+}
+
+// lacks returns the wanted modules that are not there, and those of plugins that were written since
+// the last call.
+func (f *Fetcher) lacks() (wanted, written map[wasm.Source]bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	out := map[wasm.Source]bool{}
+	wanted, written = map[wasm.Source]bool{}, f.written
 	for source := range f.wanted {
 		if f.set.modules.Value(source.Sum) == nil {
-			out[source] = true
+			wanted[source] = true
 		}
 	}
-	return out
+	f.written = map[wasm.Source]bool{}
+	return wanted, written
 }
 
-// fetch tries to fetch a module until it succeeds, or ctx ends.
-func (f *Fetcher) fetch(ctx context.Context, slots chan struct{}, source wasm.Source, attempt func() (*Module, error)) {
+// fetch tries to fetch a module until it succeeds, or its context ends.
+func (f *Fetcher) fetch(one underWay, slots chan struct{}, source wasm.Source, attempt func() (*Module, error)) {
 	for wait := retry.New(f.o.Retry, f.o.Longest); ; {
 		select {
-		case <-ctx.Done():
+		case <-one.Done():
 			return
 		case slots <- struct{}{}:
 		}
 		module, err := attempt()
 		<-slots
-		if ctx.Err() != nil {
+		if one.Err() != nil {
 			return
 		}
 		f.note(source, module, err)
-		if err == nil || wait.Wait(ctx) != nil {
+		if err == nil {
 			return
+		}
+		select {
+		case <-one.Done():
+			return
+		case <-time.After(wait.Next()):
+		case <-one.soon:
+			wait.Reset()
 		}
 	}
 }

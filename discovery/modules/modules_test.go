@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,9 +35,12 @@ type fixture struct {
 	revision int64
 }
 
-func newFixture(t *testing.T) *fixture {
+func newFixture(t *testing.T) *fixture { return newPatient(t, time.Millisecond) }
+
+// newPatient is newFixture with a first wait between attempts.
+func newPatient(t *testing.T, wait time.Duration) *fixture {
 	f := &fixture{t: t, worker: cache.NewWorker(), follows: make(chan struct{}, 1000)}
-	f.fetcher = modules.New(modules.Options{Worker: f.worker, Retry: time.Millisecond, Longest: 10 * time.Millisecond, Configs: func() *cache.Snapshot {
+	f.fetcher = modules.New(modules.Options{Worker: f.worker, Retry: wait, Longest: 10 * wait, Configs: func() *cache.Snapshot {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		return f.snapshot
@@ -151,6 +155,29 @@ func TestFetcher(t *testing.T) {
 	f.await("it is fetched again", func(s modules.Set) bool { return s.Version(one).Config == one })
 	f.put()
 	f.await("nothing is left", func(s modules.Set) bool { return s == modules.Set{} })
+}
+
+// TestWrittenAgain: a plugin that is written again is tried at once, however long the wait is.
+func TestWrittenAgain(t *testing.T) {
+	t.Parallel()
+	var there atomic.Bool
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if there.Load() {
+			_, _ = w.Write([]byte("first"))
+			return
+		}
+		http.NotFound(w, r)
+	}))
+	t.Cleanup(web.Close)
+	f := newPatient(t, time.Hour)
+	one := plugin("one", web.URL, sumOf("first"))
+	f.put(one)
+	f.await("the fault is known", func(s modules.Set) bool { return s.Fault(one) != "" })
+	there.Store(true)
+	again := plugin("one", web.URL, sumOf("first"))
+	again.Annotations = map[string]string{"mended": "yes"}
+	f.put(again)
+	f.await("the module is there", func(s modules.Set) bool { return s.Has(again) })
 }
 
 // TestWhatIsNotTaken: what is too large, or behind a redirect to somewhere else, is not taken, and an
