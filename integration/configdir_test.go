@@ -92,7 +92,7 @@ func TestConfigDirectory(t *testing.T) {
 			return nil
 		})
 		shown := s.must("", "source", "describe", dir.path)
-		for _, words := range []string{"serviceentry/shop/reviews", "shop.yaml: document 1 (line 2)", "shadowed by etcd"} {
+		for _, words := range []string{"serviceentry/shop/reviews", "shop.yaml: document 1 (line 2)", "shadowed by store"} {
 			if !strings.Contains(shown, words) {
 				t.Errorf("no %q in what a source has:\n%s", words, shown)
 			}

@@ -72,7 +72,7 @@ func TestKubernetesSecrets(t *testing.T) {
 
 	s.apply(keyPair("door", own, nil))
 	presents(own)
-	if out := s.must("", "source", "describe", "secrets/east"); !strings.Contains(out, "door") || !strings.Contains(out, "etcd") {
+	if out := s.must("", "source", "describe", "secrets/east"); !strings.Contains(out, "door") || !strings.Contains(out, "store") {
 		t.Errorf("it is not told that the secret of the store counts: %s", out)
 	}
 	s.must("", "delete", "secret", "door", "-n", "shop")

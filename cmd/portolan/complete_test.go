@@ -34,7 +34,7 @@ func TestCompletion(t *testing.T) {
 			return nil
 		})
 		s.Endpoint("GET "+serve.SourcesPath, func(w http.ResponseWriter, _ *http.Request) error {
-			rest.WriteJSON(w, http.StatusOK, serve.SourceList{Items: []serve.SourceStatus{{Name: "etcd"}, {Name: "/etc/mesh"}}})
+			rest.WriteJSON(w, http.StatusOK, serve.SourceList{Items: []serve.SourceStatus{{Name: "store"}, {Name: "/etc/mesh"}}})
 			return nil
 		})
 	}))
@@ -78,7 +78,7 @@ func TestCompletion(t *testing.T) {
 		"dns resolve a --from ":        "edge-1\trouter of namespace edge\nvm-17\tsidecar of namespace shop\n" + names,
 		"describe service ":            "reviews.shop\tof namespace shop\n" + names,
 		"explain request --to ":        "reviews.shop\tof namespace shop\n" + names,
-		"source describe ":             "etcd\n/etc/mesh\n" + names,
+		"source describe ":             "store\n/etc/mesh\n" + names,
 		"get cm ":                      "settings\n" + names,
 		"label configmap/":             "configmap/settings\n" + names,
 		"delete namespace ":            "default\nedge\n" + names,

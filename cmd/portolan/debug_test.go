@@ -49,7 +49,7 @@ func TestDebugBundleOfARunningServer(t *testing.T) {
 	for name, has := range map[string]string{
 		"readyz.txt": "[+] xds ok", "metrics.txt": "portolan_store_up 1", "registered-metrics.txt": `fqName: "portolan_xds_rejections_total"`,
 		"log.txt": "msg=ready", "goroutines.txt": "goroutine profile", "store.json": `"StoreStatus"`, "proxies.json": `"ProxyList"`, "findings.json": `"items"`,
-		"events.json": `"items"`, "audit.json": `"RecordList"`, "sources.json": `"etcd"`,
+		"events.json": `"items"`, "audit.json": `"RecordList"`, "sources.json": `"store"`,
 	} {
 		if !strings.Contains(string(files[name]), has) {
 			t.Errorf("%s has no %q: %.300s", name, has, files[name])

@@ -14,7 +14,7 @@ import (
 func someSources() serve.SourceList {
 	changed, lag := time.Date(2026, 1, 31, 11, 0, 0, 0, time.UTC), 0.25
 	return serve.SourceList{Items: []serve.SourceStatus{
-		{Name: "etcd", Kind: "etcd", Where: "/tmp/mesh", Writable: true, Objects: map[string]int{"Gateway": 1, "ServiceEntry": 2}, LagSeconds: &lag},
+		{Name: "store", Kind: "etcd", Where: "/tmp/mesh", Writable: true, Objects: map[string]int{"Gateway": 1, "ServiceEntry": 2}, LagSeconds: &lag},
 		{Name: "mesh", Kind: "directory", Where: "mesh", Objects: map[string]int{"ServiceEntry": 3}, Shadowed: 1, Changed: &changed, Faults: []string{"a.yaml: is empty"}},
 		{Name: "gone", Kind: "directory", Where: "gone", Problem: "there is no such directory", Faults: []string{"b.yaml: is empty"}},
 		{Name: "targets.json", Kind: "endpoints file", Where: "/etc/targets.json", Endpoints: &serve.EndpointsStatus{Services: 2, Targets: 5}, Faults: []string{"targets.json: group 1: x"}},
@@ -31,7 +31,7 @@ func answerSources(r *http.Request) any {
 	}
 	objects := serve.SourceObjects{Items: []serve.SourceObject{
 		{Kind: "ServiceEntry", Namespace: "shop", Name: "a", Place: "a.yaml: document 1 (line 1)"},
-		{Kind: "ServiceEntry", Namespace: "shop", Name: "b", ShadowedBy: "etcd", Faults: []string{"x"}},
+		{Kind: "ServiceEntry", Namespace: "shop", Name: "b", ShadowedBy: "store", Faults: []string{"x"}},
 	}}
 	for i := range 105 {
 		objects.Items = append(objects.Items, serve.SourceObject{Kind: "Sidecar", Namespace: "shop", Name: fmt.Sprint("s", i)})
@@ -47,7 +47,7 @@ func TestSourceList(t *testing.T) {
 		t.Fatalf("%v after %s", err, asked)
 	}
 	for _, line := range [][]string{
-		{"NAME", "KIND", "OBJECTS", "SHADOWED", "CHANGED", "STATE"}, {"etcd", "etcd", "3", "0", "-", "ok"},
+		{"NAME", "KIND", "OBJECTS", "SHADOWED", "CHANGED", "STATE"}, {"store", "etcd", "3", "0", "-", "ok"},
 		{"mesh", "directory", "3", "1", "1 fault"}, {"gone", "directory", "0", "0", "-", "there is no such directory"},
 		{"targets.json", "endpoints file", "2 services", "-", "-", "1 fault"},
 	} {
@@ -64,9 +64,9 @@ func TestSourceList(t *testing.T) {
 func TestSourceDescribe(t *testing.T) {
 	t.Parallel()
 	for name, lines := range map[string][][]string{
-		"etcd": {{"writable", "yes"}, {"lag", "0.2 s"}, {"Gateway", "1"}, {"ServiceEntry", "2"}},
+		"store": {{"writable", "yes"}, {"lag", "0.2 s"}, {"Gateway", "1"}, {"ServiceEntry", "2"}},
 		"mesh": {{"where", "mesh"}, {"writable", "no: change it at its source"}, {"shadowed", "1"}, {"OBJECT", "PLACE", "STATE"},
-			{"serviceentry/shop/a", "a.yaml: document 1 (line 1)", "ok"}, {"serviceentry/shop/b", "-", "shadowed by etcd, 1 fault"},
+			{"serviceentry/shop/a", "a.yaml: document 1 (line 1)", "ok"}, {"serviceentry/shop/b", "-", "shadowed by store, 1 fault"},
 			{"sidecar/shop/s99"}, {"sidecar: 5 more"}, {"! a.yaml: is empty"},
 		},
 		"gone":         {{"! there is no such directory"}, {"! b.yaml: is empty"}},

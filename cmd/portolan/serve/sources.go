@@ -22,8 +22,8 @@ import (
 	"github.com/portolan-mesh/portolan/storage/etcd/member"
 )
 
-// storeSource is the name of the store among the sources of configuration.
-const storeSource = "etcd"
+// storeSource is the name of the store among the sources of configuration, and storeKind its kind.
+const storeSource, storeKind = "store", "etcd"
 
 // SourcesPath is the path, in the config API, of the sources of configuration.
 const SourcesPath = "/apis/portolan.io/v1/sources"
@@ -102,7 +102,7 @@ func (s *server) addConfigs() error {
 		s.source = s.mirror
 		return nil
 	}
-	store := aggregate.Source{Name: storeSource, Cache: s.mirror, Kind: storeSource, Where: s.storePlace()}
+	store := aggregate.Source{Name: storeSource, Cache: s.mirror, Kind: storeKind, Where: s.storePlace()}
 	sources := s.directories()
 	if s.o.ConfigDirsFirst {
 		sources = append(sources, store)
@@ -154,7 +154,7 @@ func (s *server) sourceStatuses() any {
 	if s.sources != nil {
 		all = s.sources.Statuses()
 	} else {
-		only := aggregate.Status{Name: storeSource, Kind: storeSource, Where: s.storePlace(), Writable: true, Objects: map[string]int{}, Err: s.mirror.Degraded()}
+		only := aggregate.Status{Name: storeSource, Kind: storeKind, Where: s.storePlace(), Writable: true, Objects: map[string]int{}, Err: s.mirror.Degraded()}
 		for object := range s.mirror.Snapshot().Configs().Values() {
 			only.Objects[object.Kind]++
 		}
