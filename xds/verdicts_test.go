@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/discovery/kube/remote"
 	"github.com/portolan-mesh/portolan/discovery/serviceentry"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/pmap"
@@ -149,9 +150,22 @@ func (s sources) keyFaults() pmap.Map[string] {
 	return out
 }
 
+// clusterFaults draws what is wrong with clusters that Secrets name.
+func (s sources) clusterFaults() pmap.Map[remote.Fault] {
+	var out pmap.Map[remote.Fault]
+	for _, name := range []string{"door", "window"} {
+		if why := s.one("cluster", "", "", "refused", "slow"); why != "" {
+			path := config.Key{Kind: schema.Secret, Namespace: "istio-system", Name: name}.Path()
+			out = out.Set(remote.FaultKey(path, secret.TLSKey), remote.Fault{Content: s.one("content", "c", "d"), Away: why == "slow", Reason: why})
+		}
+	}
+	return out
+}
+
 func (s sources) secrets() event {
 	object := &config.Config{Meta: config.Meta{
-		GroupVersionKind: schema.Secret, Name: s.one("name", "door", "window"), Namespace: s.one("namespace", "shop", "edge"), CreationTimestamp: time.Unix(9, 0).UTC(),
+		GroupVersionKind: schema.Secret, Name: s.one("name", "door", "window"), Namespace: s.one("namespace", "shop", "edge", "istio-system"), CreationTimestamp: time.Unix(9, 0).UTC(),
+		Labels: map[string]string{remote.Label: s.one("of clusters", "", "true")},
 	}}
 	object.Spec = &secret.Spec{Type: secret.TLS, Sealed: &secret.Sealed{
 		Content: "c", Entries: []secret.Entry{{Name: secret.TLSCert}, {Name: s.one("entry", secret.TLSKey, secret.TLSKey, secret.TLSAuthority)}},
@@ -230,7 +244,7 @@ func TestVerdictsFollowTheMesh(t *testing.T) {
 			r.run(t, some)
 			r.settle()
 			facts := r.facts(s.proxies())
-			facts.KeyFaults = s.keyFaults()
+			facts.KeyFaults, facts.ClusterFaults = s.keyFaults(), s.clusterFaults()
 			facts.Minute = rapid.SampledFrom([]int64{0, 1, 2, soonest, soonest + 1}).Draw(t, "minute")
 			x = x.Next(facts)
 			if diff := cmp.Diff(verdictsOf((*index.Index)(nil).Next(facts)), verdictsOf(x)); diff != "" {

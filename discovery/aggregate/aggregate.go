@@ -133,8 +133,15 @@ func (r *Registry) Remove(shard discovery.ShardKey) error {
 	return nil
 }
 
+// leaver is a registry that has told more than its rows, such as its workloads. Leave takes all of it
+// back, on the worker, once Run has ended.
+type leaver interface{ Leave() }
+
 // withdraw runs on the worker.
 func (r *Registry) withdraw(e *entry) {
+	if l, ok := e.Instance.(leaver); ok {
+		l.Leave()
+	}
 	r.mu.Lock()
 	handlers := slices.Clip(r.services)
 	r.mu.Unlock()
@@ -194,7 +201,7 @@ func (r *Registry) Registries() []discovery.Instance {
 	return out
 }
 
-// HasSynced returns true once every registry has synced.
+// HasSynced returns true while every registry has synced. A registry that is added has not.
 func (r *Registry) HasSynced() bool {
 	for _, instance := range r.Registries() {
 		if !instance.HasSynced() {

@@ -136,6 +136,17 @@ func (f *fork) AdvisedAnew(from discovery.Fork) iter.Seq[config.Key] {
 				}
 			}
 		}
+		for i, one := range before.forks { // those of registries that have gone
+			a, ok := one.(discovery.Advisor)
+			if !ok || slices.ContainsFunc(f.members, func(m member) bool { return m.shard == before.members[i].shard }) {
+				continue
+			}
+			for key := range a.AdvisedAnew(nil) {
+				if !yield(key) {
+					return
+				}
+			}
+		}
 	}
 }
 

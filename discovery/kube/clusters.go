@@ -58,12 +58,12 @@ type Clusters struct {
 	o Options
 
 	mu       sync.Mutex // guards the fields below
-	made     []*Registry
+	made     []*Registry // in order: see before
 	handlers []discovery.WorkloadHandler
 
 	// The fields below belong to the worker.
 
-	joined    []*Registry // in the order in which they were made
+	joined    []*Registry // in order
 	workloads pmap.Map[*discovery.WorkloadInstance]
 	exportTo  *[]string
 }
@@ -150,7 +150,7 @@ func (c *Clusters) AppendWorkloadHandler(f discovery.WorkloadHandler) {
 
 // join adds a registry, which knows nothing yet. It runs on the worker.
 func (c *Clusters) join(r *Registry) {
-	at, found := slices.BinarySearchFunc(c.joined, r.place, func(o *Registry, place int) int { return o.place - place })
+	at, found := slices.BinarySearchFunc(c.joined, r, before)
 	if found {
 		return
 	}

@@ -57,8 +57,9 @@ func drawn(draw *rand.Rand) (o metav1.Object, gone bool) {
 	return o, draw.IntN(4) == 0
 }
 
-// TestSoakHistories: whatever became of the objects of two clusters and of the workloads of other
-// registries, the rows are those of servers that begin with how it is now.
+// TestSoakHistories: whatever became of the objects of clusters, which come, go and get other
+// connections, and of the workloads of other registries, the rows are those of servers that begin with
+// how it is now.
 func TestSoakHistories(t *testing.T) {
 	t.Parallel()
 	runs := 8
@@ -67,12 +68,32 @@ func TestSoakHistories(t *testing.T) {
 	}
 	for seed := range uint64(runs) {
 		draw := rand.New(rand.NewPCG(seed, 40))
-		clusters := []*kubetest.API{kubetest.New(t), kubetest.New(t)}
+		clusters := []*kubetest.API{kubetest.New(t), kubetest.New(t), kubetest.New(t), kubetest.New(t)}
 		r := newRig(t, kube.Options{})
 		r.follow(clusters[0], "east")
 		r.follow(clusters[1], "west")
 		workloads := map[string]*discovery.WorkloadInstance{}
+		type remote struct {
+			*kube.Registry
+			of    *kubetest.API
+			leave func()
+		}
+		remotes := map[string]remote{}
 		for range 60 {
+			if draw.IntN(8) == 0 {
+				name, of := fmt.Sprint("r", draw.IntN(3)), clusters[2+draw.IntN(2)]
+				switch one, there := remotes[name]; {
+				case !there:
+					registry, leave := r.followRemote(of, name)
+					remotes[name] = remote{registry, of, leave}
+				case draw.IntN(2) == 0:
+					one.Reconnect(of.Connect(name), "")
+					remotes[name] = remote{one.Registry, of, one.leave}
+				default:
+					one.leave()
+					delete(remotes, name)
+				}
+			}
 			if draw.IntN(4) == 0 {
 				w := &discovery.WorkloadInstance{
 					Name: fmt.Sprint("w", draw.IntN(3)), Namespace: "shop", Provider: discovery.External,
@@ -86,7 +107,7 @@ func TestSoakHistories(t *testing.T) {
 				r.do(func() { r.clusters.WorkloadInstanceHandler(w, event) })
 				continue
 			}
-			a := clusters[draw.IntN(2)]
+			a := clusters[draw.IntN(len(clusters))]
 			if o, gone := drawn(draw); gone {
 				a.Drop(o)
 			} else {
@@ -101,6 +122,9 @@ func TestSoakHistories(t *testing.T) {
 		})
 		fresh.follow(clusters[0], "east")
 		fresh.follow(clusters[1], "west")
+		for name, one := range remotes {
+			fresh.followRemote(one.of, name)
+		}
 		differ := func() string { return cmp.Diff(answers(fresh), answers(r)) }
 		r.await(fmt.Sprintf("seed %d: the rows are equal", seed), func() bool {
 			for range 3 { // the changes come one after the other

@@ -21,9 +21,10 @@ type Registry struct {
 	discovery.ServiceDiscovery // the index, for reading
 
 	clusters   *Clusters
-	place      int // among the registries of the clusters
+	place      int // among the registries of the clusters: see before
 	convert    converter
-	connection *cluster.Cluster
+	link       atomic.Pointer[link]
+	replaced   chan struct{} // holds a token when link may differ from the one that Run follows
 	index      *discovery.Index
 	handlers   discovery.Handlers
 	synced     atomic.Bool
@@ -43,12 +44,19 @@ var _ discovery.Instance = (*Registry)(nil)
 func (c *Clusters) Registry(connection *cluster.Cluster) *Registry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.make(&link{Cluster: connection}, len(c.made))
+}
+
+// make makes a registry at a place. The caller holds the lock.
+func (c *Clusters) make(l *link, place int) *Registry {
 	index := &discovery.Index{}
 	r := &Registry{
-		ServiceDiscovery: index, clusters: c, place: len(c.made), connection: connection, index: index, marks: newMarks(),
-		convert: converter{cluster: connection.Name(), domain: c.o.Domain, trustDomain: c.o.TrustDomain},
+		ServiceDiscovery: index, clusters: c, place: place, replaced: make(chan struct{}, 1), index: index, marks: newMarks(),
+		convert: converter{cluster: l.Name(), domain: c.o.Domain, trustDomain: c.o.TrustDomain},
 	}
-	c.made = append(slices.Clone(c.made), r)
+	r.link.Store(l)
+	at, _ := slices.BinarySearchFunc(c.made, r, before)
+	c.made = slices.Insert(slices.Clone(c.made), at, r)
 	for _, f := range c.handlers {
 		r.AppendWorkloadHandler(f)
 	}
@@ -96,7 +104,12 @@ func (r *Registry) Run(ctx context.Context) error {
 			r.post()
 		}
 	})
-	return r.follow(ctx)
+	for {
+		if err := r.followUntilReplaced(ctx); err != nil || ctx.Err() != nil {
+			return err
+		}
+		r.restart(ctx)
+	}
 }
 
 // inbox has what the cluster told and the worker has not taken yet. Of several changes of an object

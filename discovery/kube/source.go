@@ -44,13 +44,13 @@ var followed = [kinds]struct {
 	}},
 }
 
-// follow tells the registry what the cluster has, until ctx ends.
-func (r *Registry) follow(ctx context.Context) error {
+// follow tells the registry what the cluster has by a connection, until ctx ends.
+func (r *Registry) follow(ctx context.Context, by *cluster.Cluster) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for n := range followed {
 		of := &followed[n]
 		group.Go(func() error {
-			return cluster.Follow(ctx, r.connection, cluster.Following[object]{
+			return cluster.Follow(ctx, by, cluster.Following[object]{
 				Resource: of.resource, Kind: of.kind, Fields: of.fields,
 				Convert: func(o cluster.Object) (object, error) { return of.strip(o), nil },
 				Handle:  func(b cluster.Batch[object]) { r.tell(n, b) },

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/portolan-mesh/portolan/cache/kube/cluster"
 	"github.com/portolan-mesh/portolan/discovery"
 )
 
@@ -13,6 +14,8 @@ type Status struct {
 	Cluster string `json:"cluster"`
 	// Server is the URL of the API server.
 	Server string `json:"server"`
+	// Secret is the Secret of the mesh that names the cluster; empty if a flag does.
+	Secret string `json:"secret,omitempty"`
 	Synced bool   `json:"synced"`
 	// AsOf is when the served content was last confirmed, if the cluster was not read since the
 	// server started.
@@ -37,7 +40,8 @@ type Flaw struct {
 // Status returns the current state of the registry.
 func (r *Registry) Status() Status {
 	k := &r.settled.Load().known
-	s := Status{Cluster: r.Cluster(), Server: r.connection.Server(), Synced: r.HasSynced()}
+	l := r.link.Load()
+	s := Status{Cluster: r.Cluster(), Server: l.Server(), Secret: l.secret, Synced: r.HasSynced()}
 	for _, item := range k.objects.Prefix(servicePrefix) {
 		s.Services++
 		of, _ := item.(*service)
@@ -57,7 +61,7 @@ func (r *Registry) Status() Status {
 	for range k.objects.Prefix(podPrefix) {
 		s.Pods++
 	}
-	for _, p := range r.connection.Problems() {
+	for _, p := range r.link.Load().Problems() {
 		s.Flaws = append(s.Flaws, Flaw{Object: p.Object, Reason: p.Message})
 	}
 	if err := r.Degraded(); err != nil {
@@ -108,7 +112,7 @@ func (r *Registry) Ready() error {
 
 // Degraded returns what is wrong, nil if nothing is. What the registry knows may then be old.
 func (r *Registry) Degraded() error {
-	err := r.connection.Degraded()
+	err := r.link.Load().Degraded()
 	if err == nil {
 		return nil
 	}
@@ -121,7 +125,19 @@ func (r *Registry) Degraded() error {
 	return fmt.Errorf("cluster %s: %s: %w", r.Cluster(), what, err)
 }
 
-// Registries returns the registries in the order in which they were made.
+// Away returns why the cluster is not followed, nil while it is. A cluster that has not answered yet
+// counts as followed.
+func (r *Registry) Away() error {
+	for _, s := range r.link.Load().Status() {
+		if s.Degraded != nil && !errors.Is(s.Degraded, cluster.ErrUnanswered) {
+			return s.Degraded
+		}
+	}
+	return nil
+}
+
+// Registries returns the registries: those of Registry in the order in which they were made, then
+// those of Remote by name.
 func (c *Clusters) Registries() []*Registry {
 	c.mu.Lock()
 	defer c.mu.Unlock()

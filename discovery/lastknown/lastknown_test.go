@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -88,7 +89,7 @@ func (r *rig) pass(d time.Duration) {
 
 // save runs a Saver of these sources until end is called.
 func (r *rig) save(sources ...lastknown.Source) (end func()) {
-	return r.run(lastknown.NewSaver(lastknown.Options{Sources: sources, Look: time.Millisecond, Now: r.now}))
+	return r.run(lastknown.NewSaver(lastknown.Options{Sources: func() []lastknown.Source { return sources }, Look: time.Millisecond, Now: r.now}))
 }
 
 func (r *rig) run(saver *lastknown.Saver) (end func()) {
@@ -197,7 +198,7 @@ func TestSaved(t *testing.T) {
 func TestFlush(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	saver := lastknown.NewSaver(lastknown.Options{Sources: []lastknown.Source{r.source}, Look: time.Hour, Now: r.now})
+	saver := lastknown.NewSaver(lastknown.Options{Sources: func() []lastknown.Source { return []lastknown.Source{r.source} }, Look: time.Hour, Now: r.now})
 	saver.Flush(t.Context()) // Run does not run
 	end := r.run(saver)
 	r.await("it is saved", r.saved)
@@ -244,6 +245,44 @@ func TestNotConfirmed(t *testing.T) {
 		t.Errorf("%d items, confirmed at %s, which was %s", len(got.Items), got.Confirmed, confirmed)
 	}
 	end()
+}
+
+// TestSourcesComeAndGo: a source that comes while the Saver runs is saved, and what is saved of one that
+// goes is deleted. Only the Saver that had it deletes it: another one may not know it yet.
+func TestSourcesComeAndGo(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var following atomic.Bool
+	sources := func() []lastknown.Source {
+		if following.Load() {
+			return []lastknown.Source{r.source}
+		}
+		return nil
+	}
+	run := func() (end func()) {
+		return r.run(lastknown.NewSaver(lastknown.Options{Sources: sources, Look: time.Millisecond, Now: r.now}))
+	}
+	end := run()
+	following.Store(true)
+	r.await("it is saved", r.saved)
+	end()
+	following.Store(false)
+	other := &source{name: "test/_/other"}
+	end = r.save(other)
+	r.await("the leader has looked", func() bool { return r.puts()[etcd.RegistryHeadKey(other.name)] > 0 })
+	end()
+	if got := r.recall(); len(got.Items) != 1000 {
+		t.Errorf("%d items are left", len(got.Items))
+	}
+	following.Store(true)
+	r.source.put("key7", "second")
+	end = run()
+	defer end()
+	r.await("the next leader saves it", func() bool { return string(r.recall().Items["key7"]) == "second" })
+	following.Store(false)
+	r.await("it is deleted", func() bool { return cmp.Equal(r.recall(), lastknown.Recalled{}) })
+	following.Store(true)
+	r.await("it is saved again", func() bool { return len(r.recall().Items) == 1000 })
 }
 
 // TestNobodyFollows: the saved content of a source that no server follows any more is kept for

@@ -1,6 +1,7 @@
 package lastknown
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -39,9 +40,11 @@ const (
 	DefaultLook     = 2 * time.Second
 )
 
-// Options configure a Saver. Sources are the sources to save.
+// Options configure a Saver.
 type Options struct {
-	Sources []Source
+	// Sources returns the sources to save now. What is saved of one that is missing after it was there
+	// is deleted; nil means no sources.
+	Sources func() []Source
 	// Interval is the least time between two writes of a source, however much changes; 0 means
 	// DefaultInterval. Look is how often the Saver looks for changes; 0 means DefaultLook.
 	Interval, Look time.Duration
@@ -79,11 +82,9 @@ func NewSaver(o Options) *Saver {
 	if o.Interval == 0 {
 		o.Interval = DefaultInterval
 	}
-	switch {
-	case len(o.Sources) == 0:
-		o.Look = touchInterval // without sources, Run only deletes old content
-	case o.Look == 0:
-		o.Look = DefaultLook
+	o.Look = cmp.Or(o.Look, DefaultLook)
+	if o.Sources == nil {
+		o.Sources = func() []Source { return nil }
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -122,21 +123,18 @@ func (s *Saver) Run(ctx context.Context, store Store) error {
 	s.running.Store(r)
 	defer close(r.ended)
 	defer s.running.Store(nil)
-	var all []*sourceSaver
-	for _, source := range s.o.Sources {
-		content, err := store.ReadRegistry(ctx, source.SourceName())
-		if err != nil {
-			return err
-		}
-		all = append(all, s.newSourceSaver(store, source, content))
-	}
+	all := map[string]*sourceSaver{}
 	ticker := time.NewTicker(s.o.Look)
 	defer ticker.Stop()
 	var cleaned time.Time
 	var asked chan<- struct{} // not nil while a Flush waits
 	for {
-		for _, one := range all {
-			if err := one.saveIfDue(ctx, asked != nil); err != nil {
+		sources := s.o.Sources()
+		if err := s.follow(ctx, store, sources, all); err != nil {
+			return err
+		}
+		for _, source := range sources {
+			if err := all[source.SourceName()].saveIfDue(ctx, asked != nil); err != nil {
 				return err
 			}
 		}
@@ -145,7 +143,7 @@ func (s *Saver) Run(ctx context.Context, store Store) error {
 			asked = nil
 		}
 		if now := s.o.Now(); now.Sub(cleaned) >= touchInterval {
-			if err := s.clean(ctx, store, now); err != nil {
+			if err := s.clean(ctx, store, all, now); err != nil {
 				return err
 			}
 			cleaned = now
@@ -159,15 +157,43 @@ func (s *Saver) Run(ctx context.Context, store Store) error {
 	}
 }
 
+// follow makes all the savers of the sources. It deletes what is saved of those that have gone.
+func (s *Saver) follow(ctx context.Context, store Store, sources []Source, all map[string]*sourceSaver) error {
+	there := map[string]bool{}
+	for _, source := range sources {
+		name := source.SourceName()
+		there[name] = true
+		if one := all[name]; one != nil {
+			one.source = source
+			continue
+		}
+		content, err := store.ReadRegistry(ctx, name)
+		if err != nil {
+			return err
+		}
+		all[name] = s.newSourceSaver(store, source, content)
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if there[name] {
+			continue
+		}
+		if err := store.DeleteRegistry(ctx, name); err != nil {
+			return err
+		}
+		delete(all, name)
+		s.o.Logger.Info("what was last known of a source is deleted: it is followed no more", "source", name)
+	}
+	return nil
+}
+
 // clean deletes the content of sources that no server has followed for MaxAge.
-func (s *Saver) clean(ctx context.Context, store Store, now time.Time) error {
+func (s *Saver) clean(ctx context.Context, store Store, all map[string]*sourceSaver, now time.Time) error {
 	heads, err := store.RegistryHeads(ctx)
 	if err != nil {
 		return err
 	}
 	for _, head := range heads {
-		own := slices.ContainsFunc(s.o.Sources, func(o Source) bool { return o.SourceName() == head.Source })
-		if own || now.Sub(head.Touched) < MaxAge {
+		if all[head.Source] != nil || now.Sub(head.Touched) < MaxAge {
 			continue
 		}
 		if err := store.DeleteRegistry(ctx, head.Source); err != nil {

@@ -3,16 +3,15 @@ package modules
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/errlist"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/retry"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -282,20 +281,11 @@ func (f *Fetcher) note(source wasm.Source, module *Module, err error) {
 	if err == nil {
 		f.set = f.set.With(module)
 		f.o.Logger.Info("fetched the module of a WasmPlugin", "url", source.URL, "sha256", source.Sum, "bytes", len(module.Bytes))
-	} else if cause := causeOf(err); f.set.faults.Value(faultKey(source)) != cause {
+	} else if cause := errlist.Cause(err); f.set.faults.Value(faultKey(source)) != cause {
 		f.set.faults = f.set.faults.Set(faultKey(source), cause)
 		f.o.Logger.Warn("the module of a WasmPlugin was not fetched, it will be tried again: see that its URL answers", "err", err)
 	}
 	f.ended = true
 	f.mu.Unlock()
 	f.o.Worker.Post(f, func() {}) // the task ends with Follow
-}
-
-// causeOf returns the text of an error without the local port, which differs each time.
-func causeOf(err error) string {
-	text := err.Error()
-	if op := (*net.OpError)(nil); errors.As(err, &op) && op.Source != nil && op.Addr != nil {
-		text = strings.ReplaceAll(text, fmt.Sprintf("%s->%s", op.Source, op.Addr), op.Addr.String())
-	}
-	return text
 }

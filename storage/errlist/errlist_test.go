@@ -2,6 +2,7 @@ package errlist_test
 
 import (
 	"errors"
+	"net"
 	"testing"
 
 	"github.com/portolan-mesh/portolan/storage/errlist"
@@ -16,5 +17,18 @@ func TestFormats(t *testing.T) {
 		if got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
+	}
+}
+
+// TestCause: the same cause gives the same text each time.
+func TestCause(t *testing.T) {
+	t.Parallel()
+	from, to := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 40001}, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 443}
+	err := &net.OpError{Op: "read", Net: "tcp", Source: from, Addr: to, Err: errors.New("connection reset\nby peer")}
+	if got := errlist.Cause(err); got != "read tcp 127.0.0.1:443: connection reset by peer" {
+		t.Errorf("the cause is %q", got)
+	}
+	if errlist.Cause(nil) != "" {
+		t.Error("nothing has a cause")
 	}
 }

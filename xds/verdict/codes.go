@@ -158,6 +158,10 @@ const (
 	PluginUnmatched     Code = "PTL0484"
 	PluginNotForGRPC    Code = "PTL0485"
 	IngressUnserved     Code = "PTL0501"
+	ClusterElsewhere    Code = "PTL0511"
+	ClusterTaken        Code = "PTL0512"
+	ClusterUnusable     Code = "PTL0513"
+	ClusterAway         Code = "PTL0514"
 )
 
 // Kind describes a Code.
@@ -304,6 +308,10 @@ var kinds = []Kind{
 	{PluginUnmatched, "", Warning, status.ResolvedRefs, "a WasmPlugin matches a port that none of its proxies has, or what comes into workloads alone (SERVER) and is for gateways alone", "that part of it matches nothing"},
 	{PluginNotForGRPC, "", Warning, status.PartlyServed, "a WasmPlugin is for a gRPC program without a proxy", "the program runs no plugins: what the plugin would refuse or change passes there as it is"},
 	{IngressUnserved, "", Warning, status.ResolvedRefs, "an Ingress is of a class that gateways here do not serve", "no gateway has its routes"},
+	{ClusterElsewhere, "", Warning, status.ResolvedRefs, "a Secret has the label `istio/multiCluster: \"true\"`, and is outside the root namespace of the mesh", "its clusters are not followed"},
+	{ClusterTaken, "", Error, status.Conflicted, "a Secret names a cluster that a flag of the server or an older Secret names", "its kubeconfig for the cluster has no effect"},
+	{ClusterUnusable, "", Error, status.ResolvedRefs, "the leading server cannot use the kubeconfig of a cluster that a Secret names", "it follows the cluster by the last good one, or not at all"},
+	{ClusterAway, "", Warning, status.ResolvedRefs, "the leading server cannot follow a cluster that a Secret names", "what was last known of it is served"},
 }
 
 // Follows reports whether users normally write the missing object after this one, as the

@@ -6,6 +6,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/kube/remote"
 	"github.com/portolan-mesh/portolan/discovery/modules"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/host"
@@ -28,6 +29,10 @@ type Facts struct {
 	Replicas pmap.Map[*status.Replica]
 	// KeyFaults are the reasons why the keys of a TokenIssuer cannot be fetched, by its path.
 	KeyFaults pmap.Map[string]
+	// FlagClusters are the names of the clusters of Kubernetes that flags name, and ClusterFaults are what
+	// is wrong with those that Secrets name, by remote.FaultKey.
+	FlagClusters  pmap.Map[bool]
+	ClusterFaults pmap.Map[remote.Fault]
 	// Minute is the time, in minutes since 1970. If it is unknown (0), nothing expires.
 	Minute int64
 }
@@ -61,6 +66,8 @@ const (
 
 	SecretRow Row = "t" // whether a secret can be opened, and the stages of its certificates, by its path
 
+	ClusterRow Row = "j" // why clusters that a Secret names are not followed, by its path
+
 	UnreadSecretsRow Row = "x" // why the secrets of a namespace of clusters are not read, by the namespace
 
 	UserRow    Row = "k" // whether a token of a user is valid, by the user's path
@@ -86,7 +93,7 @@ const firstMeshRow = mesh.Table(0x80)
 // The mesh configuration must be the same in both.
 func ChangedRows(from, to Facts) iter.Seq[Row] {
 	return func(yield func(Row) bool) {
-		_ = changedObjects(from, to, yield) && changedHealth(from, to, yield) && changedMesh(from, to, yield) && changedProxies(from, to, yield) && changedSecrets(from, to, yield) && changedUnread(from, to, yield) && changedUsers(from, to, yield) && changedKeys(from, to, yield) && changedModules(from, to, yield) && grownQuiet(from, to, yield)
+		_ = changedObjects(from, to, yield) && changedHealth(from, to, yield) && changedMesh(from, to, yield) && changedProxies(from, to, yield) && changedSecrets(from, to, yield) && changedUnread(from, to, yield) && changedUsers(from, to, yield) && changedKeys(from, to, yield) && changedClusters(from, to, yield) && changedModules(from, to, yield) && grownQuiet(from, to, yield)
 	}
 }
 

@@ -9,6 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/portolan-mesh/portolan/cache/kube/clustersecret"
+	"github.com/portolan-mesh/portolan/discovery/kube/remote"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/storage/seal"
 	"github.com/portolan-mesh/portolan/storage/secret"
@@ -195,5 +198,75 @@ func TestHostsThatCertificatesAreNotFor(t *testing.T) {
 				t.Errorf("(-want +got)\n%s\n%q", diff, said(x))
 			}
 		})
+	}
+}
+
+// ofClusters returns a Secret that names clusters, made at a second of the year 2030.
+func ofClusters(name string, second int, label string, clusters ...string) string {
+	namespace, short, _ := strings.Cut(name, "/")
+	entries := ""
+	for _, c := range clusters {
+		entries += fmt.Sprintf("{name: %s, bytes: 1}, ", c)
+	}
+	return fmt.Sprintf(`{apiVersion: v1, kind: Secret, metadata: {name: %s, namespace: %s, creationTimestamp: "2030-01-01T00:00:%02dZ", labels: {istio/multiCluster: %q}}, type: Opaque, sealed: {content: c, entries: [%s]}}`,
+		short, namespace, second, label, entries)
+}
+
+// TestClustersOfSecrets: a Secret that names clusters has a verdict on each that is not followed as it
+// says, and an incremental index equals one from nothing.
+func TestClustersOfSecrets(t *testing.T) {
+	t.Parallel()
+	old, late := ofClusters("istio-system/b", 1, "true", "east", "west"), ofClusters("istio-system/a", 2, "true", "east", "north")
+	fault := func(name, cluster, content string, away bool) (string, remote.Fault) {
+		path := config.Key{Kind: schema.Secret, Namespace: "istio-system", Name: name}.Path()
+		return remote.FaultKey(path, cluster), remote.Fault{Content: content, Away: away, Reason: "broken"}
+	}
+	with := func(key string, f remote.Fault) pmap.Map[remote.Fault] { return pmap.Map[remote.Fault]{}.Set(key, f) }
+	taken := "a PTL0512 has no effect: secret/istio-system/b names the cluster east too, and is older"
+	var x *index.Index
+	for _, step := range []struct {
+		name      string
+		documents []string
+		flags     pmap.Map[bool]
+		faults    pmap.Map[remote.Fault]
+		want      []string
+	}{
+		{name: "a name of its own", documents: []string{old}},
+		{name: "the same name later", documents: []string{old, late}, want: []string{taken}},
+		{name: "the older one is gone", documents: []string{late}},
+		{name: "another label", documents: []string{ofClusters("istio-system/b", 1, "yes", "east"), late}},
+		{name: "another namespace", documents: []string{ofClusters("shop/b", 1, "true", "east"), late}, want: []string{
+			"b PTL0511 has no effect in the namespace shop: the Secrets of clusters are in istio-system",
+		}},
+		{name: "away", documents: []string{old}, faults: with(fault("b", "west", "c", true)), want: []string{
+			"b PTL0514 the leading server cannot follow the cluster west, and serves what was last known of it: broken",
+		}},
+		{name: "unusable", documents: []string{old}, faults: with(fault("b", "west", "c", false)), want: []string{
+			"b PTL0513 the leading server cannot use the kubeconfig of the cluster west: broken",
+		}},
+		{name: "unusable before", documents: []string{old}, faults: with(fault("b", "west", "before", false))},
+		{name: "a flag", documents: []string{old, late}, flags: pmap.Map[bool]{}.Set("north", true), want: []string{
+			taken, "a PTL0512 has no effect: --services-kube names the cluster north too, and counts",
+		}},
+	} {
+		facts := verdict.Facts{Mesh: xdstest.NewWorld(t, step.documents...).Context(), FlagClusters: step.flags, ClusterFaults: step.faults}
+		if step.flags.Len() > 0 {
+			x = nil // flags stay while a server runs
+		}
+		list := func(x *index.Index) (out []string) {
+			for l := range x.Lists() {
+				for _, v := range l.Verdicts {
+					out = append(out, l.Of.Name+" "+string(v.Code)+" "+v.Message)
+				}
+			}
+			return out
+		}
+		x = x.Next(facts)
+		if diff := cmp.Diff(step.want, list(x)); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", step.name, diff)
+		}
+		if diff := cmp.Diff(list((*index.Index)(nil).Next(facts)), list(x)); diff != "" {
+			t.Errorf("%s (-from nothing +by increments)\n%s", step.name, diff)
+		}
 	}
 }

@@ -17,6 +17,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/portolan-mesh/portolan/storage/errlist"
 )
 
 // The bound of requests. Nearly all are watches, which last for minutes.
@@ -135,6 +137,10 @@ func checkForeign(cluster *api.Cluster, user *api.AuthInfo) error {
 	refuse(user.ClientKey != "", "client-key: would read a file here: use client-key-data")
 	refuse(cluster.CertificateAuthority != "", "certificate-authority: would read a file here: use certificate-authority-data")
 	refuse(cluster.InsecureSkipTLSVerify, "insecure-skip-tls-verify: would trust any server: use certificate-authority-data")
+	checkUsable(cluster, user, refuse)
+	if faults != nil {
+		faults.ErrorFormat = errlist.OneLine
+	}
 	return faults.ErrorOrNil()
 }
 
@@ -150,6 +156,14 @@ type client struct {
 }
 
 func newClient(o *Options, s *source) (*client, error) {
+	out, err := makeClient(o, s)
+	if err != nil && o.File == "" {
+		return nil, errUnusable
+	}
+	return out, err
+}
+
+func makeClient(o *Options, s *source) (*client, error) {
 	where := "kubeconfig " + o.File
 	config, err := clientcmd.NewNonInteractiveClientConfig(*s.config, s.context, &clientcmd.ConfigOverrides{}, nil).ClientConfig()
 	if err != nil {

@@ -49,6 +49,18 @@ func TestNew(t *testing.T) {
 		{name: "programs from a Secret", content: kubeconfig(secure, "exec: {apiVersion: client.authentication.k8s.io/v1, command: sh}"), foreign: true, says: "exec: would run a program here"},
 		{name: "files from a Secret", content: kubeconfig(secure+", certificate-authority: /etc/ca", "tokenFile: /etc/shadow"), foreign: true, says: "certificate-authority: would read a file here"},
 		{name: "any server from a Secret", content: kubeconfig(secure+", insecure-skip-tls-verify: true", token), foreign: true, says: "insecure-skip-tls-verify: would trust any server"},
+		{name: "nothing from a Secret", content: kubeconfig("{}", "{}"), foreign: true, says: "is no valid kubeconfig"},
+		{name: "no server from a Secret", content: kubeconfig("tls-server-name: a", token), foreign: true, says: "server: is missing"},
+		{name: "no URL from a Secret", content: kubeconfig(`server: "topsecret:%zz"`, token), foreign: true, says: "server: is no URL"},
+		{name: "plaintext from a Secret", content: kubeconfig(`server: "http://10.0.0.1"`, token), foreign: true, says: "server: is on another machine"},
+		{name: "credentials in a URL from a Secret", content: kubeconfig(`server: "https://u:topsecret@10.0.0.1"`, token), foreign: true, says: "server: has credentials in its URL"},
+		{name: "a proxy from a Secret", content: kubeconfig(secure+`, proxy-url: "topsecret:%zz"`, token), foreign: true, says: "proxy-url: is no URL"},
+		{name: "no authority from a Secret", content: kubeconfig(secure+", certificate-authority-data: dG9wc2VjcmV0", token), foreign: true, says: "certificate-authority-data: has no certificate in PEM"},
+		{name: "no key from a Secret", content: kubeconfig(secure, "client-certificate-data: dG9wc2VjcmV0"), foreign: true, says: "client-key-data: is missing"},
+		{name: "no certificate from a Secret", content: kubeconfig(secure, "client-key-data: dG9wc2VjcmV0"), foreign: true, says: "client-certificate-data: is missing"},
+		{name: "no pair from a Secret", content: kubeconfig(secure, "client-key-data: dG9wc2VjcmV0, client-certificate-data: dG9wc2VjcmV0"), foreign: true, says: "client-key-data: is not the key"},
+		{name: "credentials twice from a Secret", content: kubeconfig(secure, token+", username: u, password: topsecret"), foreign: true, says: "kubeconfig: cannot be used"},
+		{name: "all faults of a Secret", content: kubeconfig("insecure-skip-tls-verify: true", "tokenFile: /etc/shadow"), foreign: true, says: "tokenFile: would read a file here: use token; insecure-skip-tls-verify: would trust any server: use certificate-authority-data; server: is missing"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

@@ -53,8 +53,8 @@ type state struct {
 	faults map[types.NamespacedName]*cache.Problem
 }
 
-// errNotYet is the state of a resource before the first answer.
-var errNotYet = errors.New("the cluster has not answered yet")
+// ErrUnanswered is the state of a resource before the first answer.
+var ErrUnanswered = errors.New("the cluster has not answered yet")
 
 func (c *Cluster) begin(t *target, tell func(error)) *state {
 	s := &state{link: c.link, target: t, tell: tell, denied: map[string]error{}, since: c.link.o.Now(), faults: map[types.NamespacedName]*cache.Problem{}}
@@ -227,7 +227,7 @@ func (s *state) degraded() (since time.Time, err error) {
 	defer s.mu.Unlock()
 	err = cmp.Or(s.denied["list"], s.denied["watch"])
 	if err == nil && !s.listed {
-		err = errNotYet
+		err = ErrUnanswered
 	}
 	return s.since, err
 }

@@ -25,8 +25,8 @@ func newSourceCommand(env *environment) *cobra.Command {
 --config-dir, the other control planes of --config-source, and the clusters of
 --config-kube. Where two sources have an object of one kind, namespace and name, that of
 the source which is listed first is used alone. The files of --endpoints-file and the
-clusters of --services-kube follow, which have services and no objects, and those of
---secrets-kube, whose secrets are no objects of the mesh.`,
+clusters of --services-kube and of Secrets follow, which have services and no objects,
+and those of --secrets-kube, whose secrets are no objects of the mesh.`,
 	}
 	c.AddCommand(newSourceListCommand(env), newSourceDescribeCommand(env))
 	return c

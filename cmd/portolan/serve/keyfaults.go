@@ -1,16 +1,13 @@
 package serve
 
 import (
-	"errors"
-	"fmt"
-	"net"
-	"strings"
 	"sync"
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/discovery/identity/jwks"
 	"github.com/portolan-mesh/portolan/discovery/identity/oidc"
 	"github.com/portolan-mesh/portolan/storage/access"
+	"github.com/portolan-mesh/portolan/storage/errlist"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
@@ -41,7 +38,7 @@ func (k *keyFaults) faultsIn(snapshot *cache.Snapshot) pmap.Map[string] {
 		source, path := oidc.SourceOf(spec), object.Key().Path()
 		k.keys.Follow(source)
 		there[path] = true
-		switch why := causeOf(k.keys.Problem(source)); {
+		switch why := errlist.Cause(k.keys.Problem(source)); {
 		case why == next.Value(path):
 		case why == "":
 			next = next.Delete(path)
@@ -56,17 +53,4 @@ func (k *keyFaults) faultsIn(snapshot *cache.Snapshot) pmap.Map[string] {
 	}
 	k.last = next
 	return next
-}
-
-// causeOf returns the text of an error on one line, without the local port, which differs each
-// time.
-func causeOf(err error) string {
-	if err == nil {
-		return ""
-	}
-	text := err.Error()
-	if op := (*net.OpError)(nil); errors.As(err, &op) && op.Source != nil && op.Addr != nil {
-		text = strings.ReplaceAll(text, fmt.Sprintf("%s->%s", op.Source, op.Addr), op.Addr.String())
-	}
-	return strings.Join(strings.Fields(text), " ")
 }

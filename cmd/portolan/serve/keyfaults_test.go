@@ -2,8 +2,6 @@ package serve
 
 import (
 	"context"
-	"errors"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -59,18 +57,5 @@ func TestKeyFaults(t *testing.T) {
 	}
 	if gone := k.faultsIn(cache.NewSnapshot(9, objects.Delete(path))); gone.Len() != 0 {
 		t.Errorf("an issuer that is gone has %d faults", gone.Len())
-	}
-}
-
-// TestCauseOf: the same cause gives the same text each time.
-func TestCauseOf(t *testing.T) {
-	t.Parallel()
-	from, to := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 40001}, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 443}
-	err := &net.OpError{Op: "read", Net: "tcp", Source: from, Addr: to, Err: errors.New("connection reset\nby peer")}
-	if got := causeOf(err); got != "read tcp 127.0.0.1:443: connection reset by peer" {
-		t.Errorf("the cause is %q", got)
-	}
-	if causeOf(nil) != "" {
-		t.Error("nothing has a cause")
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/identity/jwks"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/errlist"
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/etcd/election"
 	"github.com/portolan-mesh/portolan/storage/keyset"
@@ -175,7 +176,7 @@ func sourceOf(s jwks.Source) keyset.Source { return keyset.Source{URL: s.URL, Di
 
 // fetched returns the KeySet of a source after a fetch. The last good keys stay.
 func (k *keySets) fetched(name string, source jwks.Source, keys *jwks.Keys, err error) *keyset.Fetched {
-	out := &keyset.Fetched{Source: sourceOf(source), Error: causeOf(err)}
+	out := &keyset.Fetched{Source: sourceOf(source), Error: errlist.Cause(err)}
 	if runes := []rune(out.Error); len(runes) > maxFetchError {
 		out.Error = string(runes[:maxFetchError]) + " ..."
 	}

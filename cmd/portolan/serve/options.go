@@ -107,7 +107,8 @@ type Options struct {
 	// Consul configures the registry of Consul; nil means none. The server sets XDS, Worker,
 	// Memory, Registerer and Logger.
 	Consul *consul.Options
-	// Clusters are the clusters of Kubernetes whose services are in the mesh.
+	// Clusters are the clusters of Kubernetes whose services are in the mesh, beside those that Secrets
+	// name.
 	Clusters []cluster.Options
 	// NoSelectWorkloadEntries has Services of clusters select no WorkloadEntries, and NoSelectPods
 	// has ServiceEntries select no pods.

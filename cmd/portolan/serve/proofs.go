@@ -84,7 +84,7 @@ func (s *server) issuersDegraded() error {
 
 // sealers returns what seals objects of kinds with content that only servers may set.
 func (s *server) sealers() rest.Sealer {
-	return rest.Sealers{schema.Secret: s.secrets.sealer, schema.JoinToken: s.tokens, schema.User: s.keeper}
+	return rest.Sealers{schema.Secret: clusterSealer{s.secrets.sealer, s.o.Mesh.GetRootNamespace()}, schema.JoinToken: s.tokens, schema.User: s.keeper}
 }
 
 // cleanInterval is how often old expired join tokens are removed.

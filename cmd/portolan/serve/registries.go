@@ -32,10 +32,8 @@ func (s *server) addRegistries() error {
 	if err := s.addRegistry(entries, nil); err != nil {
 		return err
 	}
-	if len(s.o.Clusters) > 0 {
-		if err := s.addClusters(entries); err != nil {
-			return err
-		}
+	if err := s.addClusters(entries); err != nil {
+		return err
 	}
 	if s.o.Consul != nil {
 		if err := s.addConsul(*s.o.Consul); err != nil {
@@ -53,27 +51,28 @@ func (s *server) addRegistries() error {
 }
 
 // addClusters adds a registry for each cluster, which select the workloads of the entries, and the
-// other way round.
+// other way round. Those of the flags are there from the start.
 func (s *server) addClusters(entries *serviceentry.Store) error {
-	clusters := kube.New(kube.Options{
+	s.kubernetes = kube.New(kube.Options{
 		XDS: s.xds, Worker: s.worker, Configs: s.source, Domain: s.o.Mesh.Domain, TrustDomain: s.o.Mesh.GetTrustDomain(),
 		DefaultExportTo: func(configs *cache.Snapshot) []string {
 			return mesh.MeshConfigAt(s.o.Mesh, configs).GetDefaultServiceExportTo()
 		},
 		Memory: lastknown.In(s.configs, nil), Logger: s.log(loglevel.Registries),
 	})
-	entries.ExchangeWorkloads(clusters)
+	entries.ExchangeWorkloads(s.kubernetes)
+	var flags []string
 	for _, o := range s.o.Clusters {
 		connection, err := s.cluster(o)
 		if err != nil {
 			return err
 		}
-		if err := s.registry.Add(clusters.Registry(connection)); err != nil {
+		if err := s.registry.Add(s.kubernetes.Registry(connection)); err != nil {
 			return err
 		}
+		flags = append(flags, connection.Name())
 	}
-	s.checks = append(s.checks, rest.Check{Name: "kubernetes", Ready: clusters.Ready, Degraded: clusters.Degraded})
-	s.statuses[discovery.Kubernetes] = func() any { return clusters.Status() }
+	s.addRemoteClusters(flags)
 	return nil
 }
 

@@ -26,7 +26,7 @@ type registrySaver struct {
 	logger *slog.Logger
 }
 
-func newRegistrySaver(store *etcd.Store, sources []lastknown.Source, logger *slog.Logger) *registrySaver {
+func newRegistrySaver(store *etcd.Store, sources func() []lastknown.Source, logger *slog.Logger) *registrySaver {
 	return &registrySaver{store: store, logger: logger, saver: lastknown.NewSaver(lastknown.Options{Sources: sources, Logger: logger})}
 }
 

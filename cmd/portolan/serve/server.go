@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"sync/atomic"
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
@@ -32,11 +33,14 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/identity/journal"
 	"github.com/portolan-mesh/portolan/discovery/identity/jwks"
 	"github.com/portolan-mesh/portolan/discovery/identity/oidc"
+	"github.com/portolan-mesh/portolan/discovery/kube"
+	"github.com/portolan-mesh/portolan/discovery/kube/remote"
 	"github.com/portolan-mesh/portolan/discovery/lastknown"
 	"github.com/portolan-mesh/portolan/discovery/modules"
 	"github.com/portolan-mesh/portolan/discovery/registration"
 	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/etcd/peercert"
+	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/storage/sealing"
 	"github.com/portolan-mesh/portolan/xds"
@@ -76,6 +80,10 @@ type server struct {
 	kube         []*clusterSource
 	kubeSecrets  *clustersecret.Reader
 	clusters     map[string]*cluster.Cluster // connections to clusters, by their references
+	kubernetes   *kube.Clusters
+	remote       *remote.Follower
+	flagClusters pmap.Map[bool] // the names of the clusters that flags name
+	began        atomic.Bool    // synced was true
 	statusCache  *statuses.Cache
 	registry     *aggregate.Registry
 	registrar    *registration.Registrar
@@ -167,7 +175,7 @@ func (s *server) addXDS() error {
 	})
 	s.secrets.sealer.OnChange(func() { s.worker.Post("sealing keys", func() {}) }) // the task ends with a commit
 	s.proxies.xds = s.xds
-	s.verdicts = index.NewKeeper(verdictSource{s.xds, s.statusCache, s.worker, &keyFaults{root: s.o.Mesh.GetRootNamespace(), keys: s.keys}})
+	s.verdicts = index.NewKeeper(verdictSource{s, &keyFaults{root: s.o.Mesh.GetRootNamespace(), keys: s.keys}})
 	return s.metrics.Register(s.verdicts)
 }
 
@@ -181,7 +189,9 @@ func (s *server) addJobs() error {
 	if err != nil {
 		return err
 	}
-	s.remember = newRegistrySaver(s.configs, append(lastknown.SourcesOf(s.registry.Registries()), s.savedClusters()...), logger)
+	s.remember = newRegistrySaver(s.configs, func() []lastknown.Source {
+		return append(lastknown.SourcesOf(s.registry.Registries()), s.savedClusters()...)
+	}, logger)
 	all := []job{
 		&pruner{store: s.configs, logger: logger},
 		settles,
@@ -259,9 +269,12 @@ func (s *server) addAPI() (err error) {
 }
 
 // synced says whether the configuration, all registries and the secrets of clusters were read, and
-// the modules of WasmPlugins fetched or tried.
+// the modules of WasmPlugins fetched or tried. It stays true: nobody waits for a cluster that comes later.
 func (s *server) synced() bool {
-	return s.source.HasSynced() && s.registry.HasSynced() && s.modules.HasSynced() && s.kubeSecrets.HasSynced()
+	if !s.began.Load() && s.source.HasSynced() && s.remote.HasSynced() && s.registry.HasSynced() && s.modules.HasSynced() && s.kubeSecrets.HasSynced() {
+		s.began.Store(true)
+	}
+	return s.began.Load()
 }
 
 func (s *server) cacheReady() error {
@@ -296,6 +309,7 @@ func (s *server) run(asked context.Context, api, private net.Listener) error {
 	group.Go(func() error { return s.side.run(ctx, s.source) })
 	group.Go(func() error { return s.statusCache.Run(ctx) })
 	group.Go(func() error { return s.registry.Run(ctx) })
+	group.Go(func() error { return s.remote.Run(ctx) })
 	group.Go(func() error { return s.kubeSecrets.Run(ctx) })
 	group.Go(func() error { return s.xds.Run(ctx) })
 	group.Go(func() error { return s.registrar.Run(ctx) })

@@ -10,7 +10,6 @@ import (
 	"github.com/portolan-mesh/portolan/cache/aggregate"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/filesd"
-	"github.com/portolan-mesh/portolan/discovery/kube"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/refusal"
 )
@@ -159,15 +158,13 @@ const (
 
 // clusterSources returns the services of clusters as sources, which have no objects.
 func (s *server) clusterSources() (out []SourceStatus) {
-	for _, registry := range s.registry.Registries() {
-		one, ok := registry.(*kube.Registry)
-		if !ok {
-			continue
-		}
-		status := one.Status()
+	for _, status := range s.kubernetes.Status() {
 		source := SourceStatus{
 			Name: clusterServices + status.Cluster, Kind: clusterServicesKind, Where: status.Server, Objects: map[string]int{}, Problem: status.Degraded,
 			Endpoints: &EndpointsStatus{Services: status.Services, Targets: status.Endpoints},
+		}
+		if status.Secret != "" {
+			source.Where += " (" + status.Secret + ")"
 		}
 		for _, flaw := range status.Flaws {
 			source.Faults = append(source.Faults, flaw.Object+": "+flaw.Reason)
@@ -181,16 +178,12 @@ func (s *server) clusterSources() (out []SourceStatus) {
 // service of another registry.
 func (s *server) placesOf(service *discovery.Service) (out []string) {
 	for _, registry := range s.registry.Registries() {
-		switch of := registry.(type) {
-		case *filesd.Registry:
-			if service.Attributes.Provider == discovery.File {
-				out = append(out, of.Places(service.Hostname, service.Attributes.Namespace)...)
-			}
-		case *kube.Registry:
-			if service.Attributes.Provider == discovery.Kubernetes && of.GetService(service.Hostname) != nil {
-				out = append(out, fmt.Sprintf("cluster %s: Service %s/%s", of.Cluster(), service.Attributes.Namespace, service.Attributes.Name))
-			}
+		if of, ok := registry.(*filesd.Registry); ok && service.Attributes.Provider == discovery.File {
+			out = append(out, of.Places(service.Hostname, service.Attributes.Namespace)...)
 		}
+	}
+	for _, cluster := range s.clustersOf(service) {
+		out = append(out, fmt.Sprintf("cluster %s: Service %s/%s", cluster, service.Attributes.Namespace, service.Attributes.Name))
 	}
 	return out
 }
@@ -200,8 +193,8 @@ func (s *server) clustersOf(service *discovery.Service) (out []string) {
 	if service.Attributes.Provider != discovery.Kubernetes {
 		return nil
 	}
-	for _, registry := range s.registry.Registries() {
-		if of, ok := registry.(*kube.Registry); ok && of.GetService(service.Hostname) != nil {
+	for _, of := range s.kubernetes.Registries() {
+		if of.GetService(service.Hostname) != nil {
 			out = append(out, of.Cluster())
 		}
 	}

@@ -4,21 +4,17 @@ import (
 	"context"
 	"time"
 
-	"github.com/portolan-mesh/portolan/cache"
-	"github.com/portolan-mesh/portolan/cache/statuses"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/xds"
 	"github.com/portolan-mesh/portolan/xds/verdict"
 )
 
-// verdictSource provides the facts for verdicts: the moment of the xDS server, and the reports
-// of all servers on the proxies that they have met and the resources that they could not
-// build.
+// verdictSource provides the facts for verdicts: the moment of the xDS server, the reports of all
+// servers on the proxies that they have met and the resources that they could not build, and what this
+// server cannot follow.
 type verdictSource struct {
-	xds    *xds.DiscoveryServer
-	side   *statuses.Cache
-	worker *cache.Worker
-	keys   *keyFaults
+	*server
+	keys *keyFaults
 }
 
 // Facts implements index.Source.
@@ -37,8 +33,9 @@ func (s verdictSource) with(w xds.Moment) verdict.Facts {
 	out := verdict.Facts{Mesh: w.Context, Registries: w.Registries, Minute: time.Now().Unix() / 60}
 	if w.Context != nil {
 		out.KeyFaults = s.keys.faultsIn(w.Context.Inputs().Configs)
+		out.FlagClusters, out.ClusterFaults = s.flagClusters, s.remote.Faults()
 	}
-	if facts, _ := s.side.Reports(); facts != nil {
+	if facts, _ := s.statusCache.Reports(); facts != nil {
 		out.Proxies, out.Replicas = facts.Proxies, facts.Replicas
 	}
 	return out

@@ -12,13 +12,14 @@ import (
 // Secret judges a secret.
 func Secret(j *verdict.Judge, object *config.Config) { (&judge{j}).secret(object) }
 
-// secret judges whether the server can open a secret, and whether its certificates are valid. A
-// secret that no object names is fine.
+// secret judges whether the server can open a secret, whether its certificates are valid, and whether
+// the clusters that it names are followed. A secret that no object names is fine.
 func (j *judge) secret(object *config.Config) {
 	spec, ok := object.Spec.(*secret.Spec)
 	if !ok || spec.Sealed == nil {
 		return
 	}
+	j.clusters(object, spec)
 	j.Read(verdict.SecretRow, object.Key().Path())
 	if verdict.Unopened(spec, j.Facts()) {
 		j.Add(verdict.Verdict{

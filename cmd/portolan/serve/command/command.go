@@ -177,7 +177,7 @@ func (o *serveFlags) validate(given func(flag string) bool, add addFault) {
 	o.xds.validate(add)
 	o.memory.validate(add)
 	o.consul.validate(given, add)
-	o.kube.validate(given, add)
+	o.kube.validate(add)
 	o.endpoints.validate(given, add)
 	o.sources.validate(add)
 	if o.sources.writeStatus && !o.statuses {

@@ -23,18 +23,11 @@ type kubeServices struct {
 func (o *kubeServices) register(f *pflag.FlagSet) {
 	f.StringArrayVar(&o.refs, "services-kube", nil, "KUBECONFIG, KUBECONFIG#CONTEXT or NAME=KUBECONFIG#CONTEXT of a cluster of Kubernetes, whose services and pods are taken into the mesh; give it again for more. The cluster has the name NAME in the mesh, which its proxies state as CLUSTER_ID, else that of the context")
 	f.StringArrayVar(&o.secrets, "secrets-kube", nil, "[NAME=]KUBECONFIG[#CONTEXT]=NAMESPACE,NAMESPACE of a cluster of Kubernetes, whose secrets in these namespaces gateways in the namespaces of these names may use for TLS; they are kept in memory alone. Give it again for more: of a secret in several clusters the first is used, and one of the store goes before all")
-	f.BoolVar(&o.selectEntries, "services-select-workload-entries", true, "have Services of --services-kube select WorkloadEntries of their namespace too")
-	f.BoolVar(&o.selectPods, "service-entries-select-pods", true, "have the workloadSelector of ServiceEntries select pods of --services-kube too")
+	f.BoolVar(&o.selectEntries, "services-select-workload-entries", true, "have Services of clusters select WorkloadEntries of their namespace too")
+	f.BoolVar(&o.selectPods, "service-entries-select-pods", true, "have the workloadSelector of ServiceEntries select pods of clusters too")
 }
 
-func (o *kubeServices) validate(given func(flag string) bool, add addFault) {
-	if len(o.refs) == 0 {
-		for _, flag := range []string{"services-select-workload-entries", "service-entries-select-pods"} {
-			if given(flag) {
-				add(flag, "is of no use without --services-kube")
-			}
-		}
-	}
+func (o *kubeServices) validate(add addFault) {
 	checkClusters("services-kube", o.refs, add)
 	var refs []string
 	for _, text := range o.secrets {

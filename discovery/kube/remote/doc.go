@@ -1,0 +1,13 @@
+// Package remote follows the clusters of Kubernetes that Secrets of the mesh name, as `istioctl
+// create-remote-secret` writes them. Such a Secret has the label istio/multiCluster: "true" and is in
+// the root namespace. Each of its entries is a cluster: the name of the entry is that of the cluster,
+// and its value a kubeconfig.
+//
+//	Follower.Follow     a hook of the worker: opens the Secrets that changed, and says what is wanted
+//	Follower.Run        adds, reconnects and removes registries until they are what is wanted
+//	Follower.Faults     what is wrong, for verdicts on the Secrets
+//
+// All servers take the same Secrets from their mirrors. Where a name stands twice, a flag counts
+// before all Secrets, and the oldest Secret before the others (config.Compare), whatever its
+// kubeconfig is worth. Nothing that this package says has a part of a kubeconfig.
+package remote
