@@ -47,6 +47,7 @@ var followed = [kinds]struct {
 // follow tells the registry what the cluster has, until ctx ends.
 func (r *Registry) follow(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return r.connection.FollowSelection(ctx, r.setSelection) })
 	for n := range followed {
 		of := &followed[n]
 		group.Go(func() error {
