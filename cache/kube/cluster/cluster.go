@@ -46,9 +46,9 @@ type Options struct {
 	WatchFor time.Duration
 	// Selectors say which namespaces count, for those who ask by FollowSelection; nil is all.
 	Selectors *selection.Selectors
-	// RecallNamespaces returns the Namespaces that the cluster last had, for a start while it does
-	// not tell them. It is called again while it fails; nil is for none.
-	RecallNamespaces func(context.Context) (map[string]*selection.Namespace, error)
+	// RecallNamespaces returns the Namespaces that the cluster of a name last had, for a start
+	// while it does not tell them. It is called again while it fails; nil is for none.
+	RecallNamespaces func(ctx context.Context, cluster string) (map[string]*selection.Namespace, error)
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 	// Log gets messages; it may be nil.

@@ -22,7 +22,6 @@ type namespaces struct {
 	selectors *selection.Selectors // nil: all namespaces count
 	of        *Cluster             // follows them
 	turn      chan struct{}        // held by the user whose goroutine follows them for all
-	recall    func(context.Context) (map[string]*selection.Namespace, error)
 
 	mu   sync.Mutex // guards the fields below
 	list selection.List
@@ -39,7 +38,7 @@ type namespaces struct {
 
 func newNamespaces(l *link) *namespaces {
 	return &namespaces{
-		selectors: l.o.Selectors, of: &Cluster{link: l}, turn: make(chan struct{}, 1), recall: l.o.RecallNamespaces,
+		selectors: l.o.Selectors, of: &Cluster{link: l}, turn: make(chan struct{}, 1),
 		recalled: l.o.RecallNamespaces == nil, known: l.o.Selectors == nil, next: make(chan struct{}),
 	}
 }
@@ -168,7 +167,7 @@ func (n *namespaces) remember(ctx context.Context) {
 		if done {
 			return
 		}
-		last, err := n.recall(ctx)
+		last, err := n.of.link.o.RecallNamespaces(ctx, n.of.Name())
 		if err == nil {
 			n.mu.Lock()
 			defer n.mu.Unlock()

@@ -41,7 +41,7 @@ func (s *server) cluster(o cluster.Options) (*cluster.Cluster, error) {
 	if known := s.clusters[ref]; known != nil {
 		return known.Share(), nil
 	}
-	o.Log = s.log(loglevel.Cache)
+	o.Log, o.Selectors, o.RecallNamespaces = s.log(loglevel.Cache), s.selectors.Selectors, s.recallNamespaces
 	c, err := cluster.New(o)
 	if err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func (s *server) kubeSources() ([]aggregate.Source, error) {
 			Recall: func(ctx context.Context) ([]*config.Config, error) { return one.recall(ctx, memory, s) },
 		})
 		s.kube = append(s.kube, one)
-		out = append(out, aggregate.Source{Name: one.name, Cache: one.Cache, Kind: "cluster", Where: c.Server(), Place: one.Place})
+		out = append(out, aggregate.Source{Name: one.name, Cache: one.Cache, Kind: "cluster", Where: c.Server(), Place: one.Place, Behind: true})
 	}
 	return out, nil
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
@@ -76,6 +77,7 @@ type server struct {
 	kube         []*clusterSource
 	kubeSecrets  *clustersecret.Reader
 	clusters     map[string]*cluster.Cluster // connections to clusters, by their references
+	selectors    *meshSelectors
 	statusCache  *statuses.Cache
 	registry     *aggregate.Registry
 	registrar    *registration.Registrar
@@ -105,6 +107,7 @@ func newServer(store *openedStore, proxies *proxyPort, security *security, o Opt
 	if err != nil {
 		return nil, fmt.Errorf("the name of this machine: %w", err)
 	}
+	s.selectors = newMeshSelectors(o.Mesh, s.log(loglevel.Cache))
 	s.id = fmt.Sprintf("%s:%d/%.8s", host, os.Getpid(), uuid.NewString())
 	for _, add := range []func() error{s.addStorage, s.addSide, s.addProofs, s.addAuthority, s.addCache, s.addClusterSecrets, s.addRegistrar, s.addXDS, s.addRegistries, s.addProgress, s.addJobs, s.addAPI} {
 		if err := add(); err != nil {
@@ -181,7 +184,7 @@ func (s *server) addJobs() error {
 	if err != nil {
 		return err
 	}
-	s.remember = newRegistrySaver(s.configs, append(lastknown.SourcesOf(s.registry.Registries()), s.savedClusters()...), logger)
+	s.remember = newRegistrySaver(s.configs, slices.Concat(lastknown.SourcesOf(s.registry.Registries()), s.savedClusters(), s.savedNamespaces()), logger)
 	all := []job{
 		&pruner{store: s.configs, logger: logger},
 		settles,
