@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -80,7 +81,13 @@ spec: {hosts: [pods.example], location: MESH_INTERNAL, resolution: STATIC, workl
 	f.k.must("POST", rbacPath+"clusterroles", clusterRole(t, "../operations/mesh-config.md"))
 	f.k.bind("portolan-namespaces", "follower")
 	f.absent("stall", hosts...)
-	f.whole("the right to namespaces")
+	eventually(t, "nothing is wrong", func() error {
+		ready, err := f.server.get("/readyz?verbose", nil)
+		if err == nil && strings.Contains(string(ready), "namespaces") {
+			err = errors.New(string(ready))
+		}
+		return err
+	})
 
 	f.labelled("stall", "mesh=on")
 	present()
