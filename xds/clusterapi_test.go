@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/portolan-mesh/portolan/cache/kube/cluster"
+	"github.com/portolan-mesh/portolan/cache/kube/selection"
 )
 
 // document is an object as its document has it, in JSON. Its namespace is empty for one of no namespace.
@@ -55,8 +56,8 @@ func newClusterAPI(t testing.TB) *clusterAPI {
 	return a
 }
 
-// connect returns a connection to the server.
-func (a *clusterAPI) connect(name string) *cluster.Cluster {
+// connect returns a connection to the server, with the selectors of namespaces.
+func (a *clusterAPI) connect(name string, selectors *selection.Selectors) *cluster.Cluster {
 	a.t.Helper()
 	file := filepath.Join(a.t.TempDir(), "kubeconfig")
 	content := fmt.Sprintf(`{"kind": "Config", "apiVersion": "v1", "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c"}}],
@@ -64,7 +65,7 @@ func (a *clusterAPI) connect(name string) *cluster.Cluster {
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 		a.t.Fatal(err)
 	}
-	c, err := cluster.New(cluster.Options{Name: name, File: file, RetryMin: time.Millisecond, RetryMax: 10 * time.Millisecond})
+	c, err := cluster.New(cluster.Options{Name: name, File: file, RetryMin: time.Millisecond, RetryMax: 10 * time.Millisecond, Selectors: selectors})
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -122,7 +123,7 @@ var clusterKinds = map[string]map[string]string{
 	"networking.k8s.io":   {"ingresses": "Ingress", "ingressclasses": "IngressClass"},
 }
 
-var coreKinds = map[string]string{"services": "Service", "pods": "Pod", "nodes": "Node", "endpointslices": "EndpointSlice"}
+var coreKinds = map[string]string{"namespaces": "Namespace", "services": "Service", "pods": "Pod", "nodes": "Node", "endpointslices": "EndpointSlice"}
 
 // ServeHTTP implements http.Handler.
 func (a *clusterAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -18,6 +18,8 @@ import (
 	"github.com/portolan-mesh/portolan/cache/aggregate"
 	"github.com/portolan-mesh/portolan/cache/file"
 	"github.com/portolan-mesh/portolan/cache/kube"
+	"github.com/portolan-mesh/portolan/cache/kube/cluster"
+	"github.com/portolan-mesh/portolan/cache/kube/selection"
 	cachememory "github.com/portolan-mesh/portolan/cache/memory"
 	"github.com/portolan-mesh/portolan/discovery"
 	registries "github.com/portolan-mesh/portolan/discovery/aggregate"
@@ -30,6 +32,7 @@ import (
 	"github.com/portolan-mesh/portolan/xds"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
 	"github.com/portolan-mesh/portolan/xds/mesh"
+	"github.com/portolan-mesh/portolan/xds/meshconfig"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -52,6 +55,10 @@ func newPlaces(t testing.TB) *places {
 func (s *places) step(draw *rand.Rand) {
 	s.t.Helper()
 	gone := draw.IntN(4) == 0
+	if draw.IntN(10) == 0 {
+		s.selectNamespaces([]string{"[]", "[{}]", "[{matchLabels: {app: shop}}]", "[{matchLabels: {app: other}}]"}[draw.IntN(4)])
+		return
+	}
 	name := []string{"east", "west", "store", "files"}[draw.IntN(4)]
 	if api := s.clusters[name]; api != nil {
 		if gone {
@@ -85,6 +92,13 @@ func (s *places) step(draw *rand.Rand) {
 	default:
 		s.check(os.WriteFile(file, []byte(text), 0o600))
 	}
+}
+
+// selectNamespaces sets the selectors of the mesh: only what they match in the clusters counts.
+func (s *places) selectNamespaces(selectors string) {
+	s.t.Helper()
+	_, _, err := s.store.Apply(s.t.Context(), xdstest.Ops(s.t, "{apiVersion: portolan.io/v1, kind: MeshConfig, metadata: {name: default, namespace: istio-system}, spec: {discoverySelectors: "+selectors+"}}"))
+	s.check(err)
 }
 
 func (s *places) check(err error) {
@@ -128,7 +142,9 @@ func drawnOfAny(draw *rand.Rand) document {
 // drawnOfCluster draws an object of a cluster.
 func drawnOfCluster(draw *rand.Rand) document {
 	n := func(of int) int { return draw.IntN(of) }
-	switch n(6) {
+	switch n(8) {
+	case 6, 7:
+		return document{"", "v1", "Namespace", "namespaces", "", "shop", `"spec": {}`}
 	case 0:
 		return document{"", "v1", "Service", "services", "shop", fmt.Sprint("h", n(3)), fmt.Sprintf(`"spec": {"clusterIP": "10.96.0.%d", "clusterIPs": ["10.96.0.%[1]d"], "selector": {"app": "w%d"}, "ports": [{"name": "http", "port": 80, "protocol": "TCP"}]}`, 1+n(3), n(3))}
 	case 1:
@@ -159,13 +175,18 @@ func (s *places) serve() *follower {
 		Timing: files.Timing{Settle: settle, MaxSettle: 4 * settle, Hold: 4 * settle, Rescan: 20 * settle},
 	})
 	all := []aggregate.Source{{Name: "store", Cache: stored}, {Name: "files", Cache: directory}}
-	confirmed := []func() bool{}
+	confirmed, selectors, connections := []func() bool{}, selection.NewSelectors(), map[string]*cluster.Cluster{}
 	for _, name := range []string{"east", "west"} {
-		one := kube.New(kube.Options{Cluster: s.clusters[name].connect(name), Worker: cache.NewWorker(), Schemas: schema.Pilot(), Domain: "cluster.local"})
+		connections[name] = s.clusters[name].connect(name, selectors)
+		one := kube.New(kube.Options{Cluster: connections[name].Share(), Worker: cache.NewWorker(), Schemas: schema.Pilot(), Domain: "cluster.local"})
 		confirmed = append(confirmed, one.Confirmed)
-		all = append(all, aggregate.Source{Name: "kube://" + name, Cache: one})
+		all = append(all, aggregate.Source{Name: "kube://" + name, Cache: one, Behind: true})
 	}
-	configs, err := aggregate.MakeCache(aggregate.Options{Worker: worker, Store: stored, FirstSync: time.Hour, Sources: all})
+	configs, err := aggregate.MakeCache(aggregate.Options{Worker: worker, Store: stored, FirstSync: time.Hour, Sources: all, Merged: func(merged *cache.Snapshot) {
+		if err := selectors.Set(mesh.MeshConfigAt(meshconfig.Default(), merged).GetDiscoverySelectors()); err != nil {
+			s.t.Error(err)
+		}
+	}})
 	s.check(err)
 	var registry *registries.Registry
 	server := xds.New(xds.Options{
@@ -178,7 +199,7 @@ func (s *places) serve() *follower {
 	clusters := kubeservices.New(kubeservices.Options{XDS: server, Worker: worker, Configs: configs})
 	entries.ExchangeWorkloads(clusters)
 	for _, name := range []string{"east", "west"} {
-		s.check(registry.Add(clusters.Registry(s.clusters[name].connect(name))))
+		s.check(registry.Add(clusters.Registry(connections[name].Share())))
 	}
 	worker.AtTaskEnd(server.Commit)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -215,7 +236,8 @@ func bytesAt(t testing.TB, push *mesh.PushContext) map[string]string {
 	return out
 }
 
-// TestHistoriesOfSources writes to a store, a directory and two clusters at random. Two servers that
+// TestHistoriesOfSources writes to a store, a directory and two clusters at random, and selects
+// namespaces of the clusters. Two servers that
 // follow send equal bytes. So does a server that starts at the end, and so does a new context of the
 // same inputs.
 func TestHistoriesOfSources(t *testing.T) {

@@ -48,6 +48,9 @@ type Source struct {
 	// Place returns where in the source an object stands, for users; "" if unknown. It is
 	// nil for a source without places.
 	Place func(key config.Key) string
+	// Behind says that the objects of the source depend on those of the others, by
+	// Options.Merged. Its first snapshot may come after Merged was called.
+	Behind bool
 }
 
 // Options configure a Cache. Worker, Store and Sources are required.
@@ -61,6 +64,10 @@ type Options struct {
 	// FirstSync bounds how long a first start waits for sources other than the store; 0
 	// is 5 seconds.
 	FirstSync time.Duration
+	// Merged is called with the objects of all sources before each snapshot of them, and first
+	// when all sources but those Behind were read. It must neither block nor call the cache; nil
+	// is for none.
+	Merged func(*cache.Snapshot)
 	// History and HistoryMemory bound the history for followers; see cache.FeedOptions.
 	History       int
 	HistoryMemory int64

@@ -89,25 +89,32 @@ func (c *Cache) empty(m *member) {
 // says that the store's revisions before this one are unknown.
 func (c *Cache) publish(gap bool) {
 	newest := c.Snapshot()
-	if newest == nil && !c.complete() {
+	if newest == nil && !c.complete(func(m *member) bool { return m.Behind }) {
 		return
 	}
 	from := c.store.snapshot
 	content := from.Content()
 	content.Configs, content.Shadows = c.configs, c.shadows
-	switch {
-	case newest == nil, gap:
-		c.Replace((*cache.Snapshot)(nil).Next(from.Revision(), content).InEpoch(from.Epoch()))
-	case newest.Revision() != from.Revision() || newest.Content() != content:
-		c.Publish(newest.Next(from.Revision(), content))
+	next, publish := (*cache.Snapshot)(nil).Next(from.Revision(), content).InEpoch(from.Epoch()), c.Replace
+	if newest != nil && !gap {
+		if newest.Revision() == from.Revision() && newest.Content() == content {
+			return
+		}
+		next, publish = newest.Next(from.Revision(), content), c.Publish
+	}
+	if c.o.Merged != nil {
+		c.o.Merged(next)
+	}
+	if newest != nil || c.complete(func(*member) bool { return false }) {
+		publish(next)
 	}
 }
 
-// complete says whether the first snapshot may be made: the store was read, and so was
-// every other source, unless it failed or took too long.
-func (c *Cache) complete() bool {
+// complete says whether the store was read, and so was every other source but some, unless it
+// failed or took too long. Then the first snapshot may be made.
+func (c *Cache) complete(but func(*member) bool) bool {
 	for _, m := range c.members {
-		if m.snapshot == nil && (m.own || !c.waited && m.failed == nil) {
+		if m.snapshot == nil && (m.own || !c.waited && m.failed == nil && !but(m)) {
 			return false
 		}
 	}

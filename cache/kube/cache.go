@@ -16,6 +16,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cache/kube/cluster"
+	"github.com/portolan-mesh/portolan/cache/kube/selection"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/retry"
@@ -63,6 +64,11 @@ type Cache struct {
 
 	mu      sync.Mutex // guards the fields below, and publishing
 	configs pmap.Map[*config.Config]
+	// aside are the objects in namespaces that do not count, as selected says; chosen says that
+	// this is known.
+	aside    pmap.Map[*config.Config]
+	selected selection.Selection
+	chosen   bool
 	// pending are the kinds that the first snapshot still waits for.
 	pending map[config.GroupVersionKind]bool
 	// listed are the kinds with at least one list.
@@ -111,6 +117,7 @@ func (c *Cache) Run(ctx context.Context) error {
 	if c.o.Recall != nil {
 		group.Go(func() error { return c.recall(ctx) })
 	}
+	group.Go(func() error { return c.o.Cluster.FollowSelection(ctx, c.choose) })
 	group.Go(func() error { return c.discover(ctx) })
 	return group.Wait()
 }
@@ -137,8 +144,8 @@ func (c *Cache) remember(objects []*config.Config) {
 	}
 	for _, object := range objects {
 		kind := c.o.Schemas.Kind(object.GroupVersionKind)
-		if path := object.Key().Path(); kind != nil && !c.listed[kind.GroupVersionKind] && c.configs.Value(path) == nil {
-			c.configs = c.configs.Set(path, object)
+		if path := object.Key().Path(); kind != nil && !c.listed[kind.GroupVersionKind] && c.known(path) == nil {
+			c.put(path, object)
 		}
 	}
 	c.o.Log.Info("the objects that a cluster last had are served", "cluster", c.o.Cluster.Name(), "objects", len(objects))
@@ -158,7 +165,13 @@ func (c *Cache) publish() {
 // holds mu.
 func (c *Cache) settled(kind *schema.Schema) {
 	delete(c.pending, kind.GroupVersionKind)
-	if len(c.pending) == 0 {
+	c.publishWhole()
+}
+
+// publishWhole publishes, unless a kind or the selection of namespaces is still waited for. The
+// caller holds mu.
+func (c *Cache) publishWhole() {
+	if len(c.pending) == 0 && c.chosen {
 		c.publish()
 	}
 }
@@ -173,21 +186,15 @@ func (c *Cache) handle(kind *schema.Schema, b cluster.Batch[*config.Config], beg
 	}
 	for _, change := range b.Changes {
 		path := config.Key{Kind: kind.GroupVersionKind, Namespace: change.Name.Namespace, Name: change.Name.Name}.Path()
-		was := c.configs.Value(path)
-		switch {
-		case !change.HasNew && was != nil:
-			c.configs = c.configs.Delete(path)
-		case change.HasNew && !same(was, change.New):
-			c.configs = c.configs.Set(path, change.New)
+		if was := c.known(path); !change.HasNew && was != nil || change.HasNew && !same(was, change.New) {
+			c.put(path, change.New)
 		}
 	}
 	if b.Listed {
 		c.listed[kind.GroupVersionKind] = true
 		delete(c.pending, kind.GroupVersionKind)
 	}
-	if len(c.pending) == 0 {
-		c.publish()
-	}
+	c.publishWhole()
 }
 
 // same says whether an object is as before. Its status is not a part of it.
@@ -209,18 +216,12 @@ func namesOf(b cluster.Batch[*config.Config]) map[types.NamespacedName]bool {
 
 // drop removes the objects of a kind but some. The caller holds mu.
 func (c *Cache) drop(kind *schema.Schema, but map[types.NamespacedName]bool) {
-	prefix := config.KindPath(kind.GroupVersionKind)
-	var gone []string
-	for path, object := range c.configs.From(prefix) {
-		if !strings.HasPrefix(path, prefix) {
-			break
+	for _, all := range []pmap.Map[*config.Config]{c.configs, c.aside} {
+		for path, object := range all.Prefix(config.KindPath(kind.GroupVersionKind)) {
+			if !but[types.NamespacedName{Namespace: object.Namespace, Name: object.Name}] {
+				c.put(path, nil)
+			}
 		}
-		if !but[types.NamespacedName{Namespace: object.Namespace, Name: object.Name}] {
-			gone = append(gone, path)
-		}
-	}
-	for _, path := range gone {
-		c.configs = c.configs.Delete(path)
 	}
 }
 
@@ -310,13 +311,13 @@ func (c *Cache) Degraded() error {
 // has a fault.
 func (c *Cache) Whole() bool { return c.Degraded() == nil && len(c.o.Cluster.Problems()) == 0 }
 
-// Confirmed says whether the newest snapshot is what the cluster has, as far as known: it
-// is followed, and every kind was listed.
+// Confirmed says whether the newest snapshot is what the cluster has in the namespaces that count,
+// as far as known: it is followed, and every kind was listed.
 func (c *Cache) Confirmed() bool {
 	c.mu.Lock()
-	waiting := len(c.pending)
+	told := len(c.pending) == 0 && c.chosen
 	c.mu.Unlock()
-	return waiting == 0 && c.Snapshot() != nil && c.Degraded() == nil
+	return told && c.Snapshot() != nil && c.Degraded() == nil
 }
 
 // Place returns where an object is in the cluster, for users.

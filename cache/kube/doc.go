@@ -4,6 +4,9 @@
 //	discovery (which kinds, which version) -> cluster.Follow of each kind
 //	  -> decode -> Cache.handle -> Feed.Publish
 //
+// Objects in namespaces that do not count (package selection) are kept aside: they are in no
+// snapshot until their namespace counts (select.go).
+//
 // A kind is read in the newest version that the cluster serves. A kind whose definition
 // appears or goes later is followed. The first snapshot waits until every kind was
 // listed, or the account has no right to it.

@@ -103,9 +103,7 @@ func (c *Cache) absent(kind *schema.Schema) {
 	defer c.mu.Unlock()
 	c.drop(kind, nil)
 	delete(c.pending, kind.GroupVersionKind)
-	if len(c.pending) == 0 {
-		c.publish()
-	}
+	c.publishWhole()
 }
 
 // follow follows a kind in one version.

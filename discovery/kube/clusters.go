@@ -57,7 +57,7 @@ const (
 type Clusters struct {
 	o Options
 
-	mu       sync.Mutex // guards the fields below
+	mu       sync.Mutex  // guards the fields below
 	made     []*Registry // in order: see before
 	handlers []discovery.WorkloadHandler
 

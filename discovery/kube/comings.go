@@ -32,6 +32,15 @@ func (c *Clusters) Remote(connection *cluster.Cluster, secret string) *Registry 
 	return c.make(&link{connection, secret}, math.MaxInt)
 }
 
+// Connections returns the present connections to all clusters, in the order of their registries.
+func (c *Clusters) Connections() []*cluster.Cluster {
+	var out []*cluster.Cluster
+	for _, r := range c.Registries() {
+		out = append(out, r.link.Load().Cluster)
+	}
+	return out
+}
+
 // Reconnect has a registry of Remote follow its cluster by another connection, which comes from a
 // Secret. What was known stays until the lists of the other connection are taken.
 func (r *Registry) Reconnect(connection *cluster.Cluster, secret string) {
@@ -70,6 +79,9 @@ func (r *Registry) restart(ctx context.Context) {
 		for path := range r.known.objects.Keys() {
 			paths[path] = true
 		}
+		for path := range r.aside.Keys() {
+			paths[path] = true
+		}
 		r.inbox.restart(paths)
 	})
 	select {
@@ -81,14 +93,15 @@ func (r *Registry) restart(ctx context.Context) {
 // restarting is the key of the task of restart.
 type restarting struct{ *Registry }
 
-// restart waits for whole lists again. Paths has the objects that are known.
+// restart waits for whole lists, and for the namespaces that count, again. Paths has the objects that
+// are known.
 func (i *inbox) restart(paths map[string]bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.taken {
 		i.confirmed = time.Now()
 	}
-	i.pending, i.restored, i.listed, i.taken = map[string]object{}, paths, [kinds]bool{}, false
+	i.pending, i.restored, i.listed, i.selected, i.taken = map[string]object{}, paths, [kinds]bool{}, nil, false
 }
 
 // Leave takes back what the registry has told: its rows, its pods, and that it has the endpoints of

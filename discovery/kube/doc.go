@@ -6,7 +6,8 @@
 //
 //	strip                       keeps what the registry uses of an object
 //	Registry.Set, Delete        wait in the inbox until the worker takes them
-//	Registry.drain              a task: known has the objects, and marks what differs
+//	Registry.drain              a task: known has the objects, and marks what differs. Those in
+//	                            namespaces that do not count are kept aside (select.go)
 //	Clusters.flush              as the task ends: rebuilds each marked service once
 //	discovery.Index.Publish     publishes the rows that differ
 //

@@ -11,7 +11,9 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cache/kube/cluster"
+	"github.com/portolan-mesh/portolan/cache/kube/selection"
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
 // Registry is the registry of one cluster. Its queries may be called from any goroutine. The worker
@@ -20,21 +22,24 @@ import (
 type Registry struct {
 	discovery.ServiceDiscovery // the index, for reading
 
-	clusters   *Clusters
-	place      int // among the registries of the clusters: see before
-	convert    converter
-	link       atomic.Pointer[link]
-	replaced   chan struct{} // holds a token when link may differ from the one that Run follows
-	index      *discovery.Index
-	handlers   discovery.Handlers
-	synced     atomic.Bool
-	settled    atomic.Pointer[fork] // the state at the end of the last task
-	inbox      inbox
+	clusters *Clusters
+	place    int // among the registries of the clusters: see before
+	convert  converter
+	link     atomic.Pointer[link]
+	replaced chan struct{} // holds a token when link may differ from the one that Run follows
+	index    *discovery.Index
+	handlers discovery.Handlers
+	synced   atomic.Bool
+	settled  atomic.Pointer[fork] // the state at the end of the last task
+	inbox    inbox
 
 	// The fields below belong to the worker.
 
 	known known
 	marks marks
+	// aside are the objects in namespaces that do not count, by object.path, as selected says.
+	aside    pmap.Map[object]
+	selected selection.Selection
 }
 
 var _ discovery.Instance = (*Registry)(nil)
@@ -118,11 +123,12 @@ type inbox struct {
 	mu sync.Mutex // guards the fields below
 	// pending has the objects by path, nil for one that is gone.
 	pending map[string]object
-	// listed are the kinds whose list was told. Nothing is taken before all were: a Service without
-	// its endpoints is none.
-	listed [kinds]bool
-	taken  bool // the whole lists were taken
-	waited bool // the time to wait for the lists is over
+	// listed are the kinds whose list was told, and selected which namespaces count; nil if it is not
+	// known. Nothing is taken before all of this is known: a Service without its endpoints is none.
+	listed   [kinds]bool
+	selected *selection.Selection
+	taken    bool // the whole lists were taken
+	waited   bool // the time to wait for the lists is over
 	// restored has the paths of the objects that were last known, until the lists are taken.
 	restored map[string]bool
 	// confirmed is when what was last known was confirmed; zero if nothing was.
@@ -147,13 +153,13 @@ func (i *inbox) endWait() {
 	i.waited = true
 }
 
-// take returns what waits, and whether there is an end to the wait for the first state. What was
-// last known and is in no list is gone.
-func (i *inbox) take() (changes map[string]object, settled bool) {
+// take returns what waits, which namespaces count, and whether there is an end to the wait for the
+// first state. What was last known and is in no list is gone. selected is nil if nothing is taken.
+func (i *inbox) take() (changes map[string]object, selected *selection.Selection, settled bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if slices.Contains(i.listed[:], false) {
-		return nil, i.waited
+	if i.selected == nil || slices.Contains(i.listed[:], false) {
+		return nil, nil, i.waited
 	}
 	if !i.taken {
 		for path := range i.restored {
@@ -164,7 +170,7 @@ func (i *inbox) take() (changes map[string]object, settled bool) {
 		i.taken, i.restored = true, nil
 	}
 	changes, i.pending = i.pending, map[string]object{}
-	return changes, true
+	return changes, i.selected, true
 }
 
 // told takes changes of the cluster, nil for an object that is gone. The number of the kind says
@@ -179,7 +185,10 @@ func (r *Registry) post() { r.clusters.o.Worker.Post(r, r.drain) }
 // drain takes what waits. It runs on the worker.
 func (r *Registry) drain() {
 	r.clusters.join(r)
-	changes, settled := r.inbox.take()
+	changes, selected, settled := r.inbox.take()
+	if selected != nil {
+		r.choose(*selected)
+	}
 	r.apply(changes)
 	if settled && !r.synced.Load() {
 		r.clusters.o.Worker.Then(func() { r.synced.Store(true) })
@@ -189,7 +198,7 @@ func (r *Registry) drain() {
 // apply changes what is known, in a fixed order, and calls the handlers of workloads.
 func (r *Registry) apply(changes map[string]object) {
 	for _, path := range slices.Sorted(maps.Keys(changes)) {
-		r.known.set(r.convert, path, changes[path], &r.marks)
+		r.put(path, changes[path])
 	}
 	for _, change := range r.marks.pods {
 		r.handlers.WorkloadChanged(cmp.Or(change.after, change.before), change.event())

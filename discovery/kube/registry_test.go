@@ -33,6 +33,13 @@ type rig struct {
 }
 
 func newRig(t testing.TB, o kube.Options) *rig {
+	r := idleRig(t, o)
+	r.background(r.worker.Run)
+	return r
+}
+
+// idleRig returns a rig whose worker does not run yet.
+func idleRig(t testing.TB, o kube.Options) *rig {
 	r := &rig{t: t, xds: &discoverytest.Recorder{}, worker: cache.NewWorker()}
 	o.XDS, o.Worker, o.Configs = r.xds, r.worker, cache.NewFeed(cache.FeedOptions{Worker: r.worker, Schemas: schema.Pilot()})
 	r.clusters = kube.New(o)
@@ -41,7 +48,6 @@ func newRig(t testing.TB, o kube.Options) *rig {
 		defer r.mu.Unlock()
 		r.told = append(r.told, fmt.Sprintf("%s %s/%s %s %s", event, w.Namespace, w.Name, w.Endpoint.Address, w.Endpoint.Locality.Label))
 	})
-	r.background(r.worker.Run)
 	return r
 }
 

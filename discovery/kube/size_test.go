@@ -95,8 +95,9 @@ func BenchmarkLarge(b *testing.B) {
 // oneChange returns a function that changes one of the workloads of services with ten each, and
 // waits until its row is published: a pod of a cluster, or a WorkloadEntry.
 func oneChange(tb testing.TB, services int, what string) func(n int) {
-	r := newRig(tb, kube.Options{})
+	r := idleRig(tb, kube.Options{})
 	if what == "pod" {
+		r.background(r.worker.Run)
 		all, pods := large(services)
 		a := kubetest.New(tb)
 		a.Put(all...)
@@ -111,6 +112,7 @@ func oneChange(tb testing.TB, services int, what string) func(n int) {
 	}
 	feed := cache.NewFeed(cache.FeedOptions{Worker: r.worker, Schemas: schema.Pilot()})
 	serviceentry.New(serviceentry.Options{XDS: r.xds, Worker: r.worker, Configs: configs{feed}})
+	r.background(r.worker.Run)
 	var written pmap.Map[*config.Config]
 	put := func(o *config.Config) { written = written.Set(o.Key().Path(), o) }
 	workload := func(s, w int, v string) *config.Config {

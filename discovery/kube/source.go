@@ -47,6 +47,7 @@ var followed = [kinds]struct {
 // follow tells the registry what the cluster has by a connection, until ctx ends.
 func (r *Registry) follow(ctx context.Context, by *cluster.Cluster) error {
 	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return by.FollowSelection(ctx, r.setSelection) })
 	for n := range followed {
 		of := &followed[n]
 		group.Go(func() error {

@@ -96,6 +96,7 @@ func checkMeshConfig(c checker, m *meshv1alpha1.MeshConfig) {
 	c.at("ingressSelector").syntax(m.GetIngressSelector(), validation.IsValidLabelValue) // the value of a label of gateways
 	c.at("ingressService").syntax(m.GetIngressService(), validation.IsValidLabelValue)
 	checkRetries(c.at("defaultHttpRetryPolicy"), m.GetDefaultHttpRetryPolicy())
+	c.at("discoverySelectors").discoverySelectors(m.GetDiscoverySelectors())
 	checkProviders(c.at("extensionProviders"), m.GetExtensionProviders())
 	c.at("pathNormalization", "normalization").knownValue(m.GetPathNormalization().GetNormalization(), "NONE, BASE, MERGE_SLASHES or DECODE_AND_MERGE_SLASHES")
 	checkMeshProxyConfig(c.at("defaultConfig"), m.GetDefaultConfig())

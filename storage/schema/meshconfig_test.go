@@ -48,6 +48,16 @@ func TestMeshConfigRules(t *testing.T) {
 			"spec.defaultConfig.envoyMetricsService.tlsSettings.mode: must be DISABLE or ISTIO_MUTUAL, is SIMPLE: for another have an EnvoyFilter merge a cluster and a sink into the BOOTSTRAP",
 		}, []string{"spec.defaultConfig.envoyMetricsService.tlsSettings.caCertificates has no effect here: ISTIO_MUTUAL uses the certificate of the proxy and the authorities of the mesh"}},
 		{"default", "{defaultTrafficPolicy: {connectionPool: {http: {maxRetries: 1}}, outlierDetection: {}}, disableEnvoyListenerLog: true, defaultConfig: {statsdUdpAddress: '[::1]:8125', envoyMetricsService: {address: 'metrics.test:9000', tlsSettings: {mode: ISTIO_MUTUAL}}}}", nil, nil},
+		{"default", "{discoverySelectors: [{matchLabels: {mesh: 'yes', env: ''}}, {matchExpressions: [{key: example.com/team, operator: NotIn, values: [a, b]}, {key: mesh, operator: Exists}]}]}", nil, nil},
+		{"default", "{discoverySelectors: [{}]}", nil, []string{"spec.discoverySelectors[0] is empty and selects every namespace"}},
+		{"default", "{discoverySelectors: [{matchLabels: {'a b': 'c d'}}, {matchExpressions: [{operator: in, values: ['-']}, {key: b, operator: In}, {key: c, operator: Exists, values: [d]}]}]}", []string{
+			`spec.discoverySelectors[0].matchLabels[a b]: "a b" is not valid: name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character`,
+			`spec.discoverySelectors[0].matchLabels[a b]: "c d" is not valid: a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character`,
+			"spec.discoverySelectors[1].matchExpressions[0].key: is missing: name a label",
+			`spec.discoverySelectors[1].matchExpressions[0].operator: "in" is unknown: use In, NotIn, Exists or DoesNotExist`,
+			`spec.discoverySelectors[1].matchExpressions[0].values[0]: "-" is not valid: a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character`,
+			"spec.discoverySelectors[1].matchExpressions[1].values: must have at least one value with the operator In",
+			"spec.discoverySelectors[1].matchExpressions[2].values: must be empty with the operator Exists, is d"}, nil},
 		{"default", "{serviceEntryVisibility: {applyToSidecars: true}}", nil, []string{
 			"spec.serviceEntryVisibility.applyToSidecars has no effect here: ServiceEntries that it would hide stay visible: use defaultServiceExportTo and exportTo",
 			"spec.serviceEntryVisibility has no effect here: it is for ambient mode unless applyToSidecars is set, and its policies select by labels of Namespace objects: use defaultServiceExportTo"}},

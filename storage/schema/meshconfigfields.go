@@ -2,7 +2,6 @@ package schema
 
 // The reasons why fields of MeshConfig have no effect, as sentences about the field.
 const (
-	ofSelectors   = "has no effect here: Kubernetes only: it selects by labels of Namespace objects, which configure nothing here: use exportTo and Sidecars"
 	ofClusters    = "has no effect here: Kubernetes only: it is about services of several clusters"
 	ofAmbient     = "has no effect here: it is for ambient mode, and proxies here speak no HBONE"
 	ofCA          = "has no effect here: the servers sign certificates themselves: see portolan ca"
@@ -48,7 +47,7 @@ var fileOnly = []string{"rootNamespace", "trustDomain"}
 func meshConfigFields() fields {
 	return serve(
 		"accessLogEncoding", "accessLogFile", "accessLogFormat", "connectTimeout", "defaultDestinationRuleExportTo", "defaultHttpRetryPolicy", "defaultProviders",
-		"defaultServiceExportTo", "defaultVirtualServiceExportTo", "disableEnvoyListenerLog", "dnsRefreshRate", "enableAutoMtls", "h2UpgradePolicy", "inboundClusterStatName",
+		"defaultServiceExportTo", "defaultVirtualServiceExportTo", "disableEnvoyListenerLog", "discoverySelectors", "dnsRefreshRate", "enableAutoMtls", "h2UpgradePolicy", "inboundClusterStatName",
 		"inboundTrafficPolicy", "ingressClass", "ingressControllerMode", "ingressSelector", "ingressService", "localityLbSetting", "meshMTLS", "outboundClusterStatName", "outboundTrafficPolicy", "pathNormalization",
 		"protocolDetectionTimeout", "proxyHttpPort", "proxyInboundListenPort", "proxyListenPort", "rootNamespace", "tcpKeepalive", "tlsDefaults",
 		"trustDomain", "trustDomainAliases", "zoneAwareLbSetting",
@@ -58,7 +57,6 @@ func meshConfigFields() fields {
 		with("defaultTrafficPolicy", fields{}.with("connectionPool", connectionPoolServed()).with("outlierDetection", outlierDetectionServed().without(ofDeprecated, "consecutiveErrors"))).
 		without(ofLogService, "enableEnvoyAccessLogService").
 		without(ofTracer, "enableTracing").
-		without(ofSelectors, "discoverySelectors").
 		without(ofClusters, "serviceScopeConfigs", "serviceSettings").
 		without(ofAmbient, "hboneIdleTimeout").
 		without(ofCA, "ca").

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"log/slog"
 	"sync"
@@ -10,6 +11,8 @@ import (
 
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+
+	"github.com/portolan-mesh/portolan/cache/kube/selection"
 )
 
 // The defaults of Options.
@@ -41,6 +44,11 @@ type Options struct {
 	// WatchFor is how long a watch lasts before the next one, in whole seconds; 0 is 5 to
 	// 10 minutes. A right that was taken away shows at the next watch.
 	WatchFor time.Duration
+	// Selectors say which namespaces count, for those who ask by FollowSelection; nil is all.
+	Selectors *selection.Selectors
+	// RecallNamespaces returns the Namespaces that the cluster of a name last had, for a start
+	// while it does not tell them. It is called again while it fails; nil is for none.
+	RecallNamespaces func(ctx context.Context, cluster string) (map[string]*selection.Namespace, error)
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 	// Log gets messages; it may be nil.
@@ -51,9 +59,12 @@ type Options struct {
 // goroutine of its own.
 type Cluster struct {
 	link *link
-	mu   sync.Mutex // guards states
+	mu   sync.Mutex // guards the fields below
 	// states are those of the resources being followed, in the order of their Follow.
 	states []*state
+	// selects says that the user goes by the Selection. Then it has the state of the Namespaces
+	// beside its own, and no problems of namespaces that do not count.
+	selects bool
 }
 
 // link is what all users of a connection share.
@@ -61,6 +72,8 @@ type link struct {
 	o      Options
 	name   string
 	client atomic.Pointer[client]
+	// namespaces are those of the cluster, for all users.
+	namespaces *namespaces
 
 	mu sync.Mutex // guards the fields below
 	// fault is why the present kubeconfig cannot be used; nil if it is.
@@ -94,6 +107,7 @@ func New(o Options) (*Cluster, error) {
 	}
 	l.name = cmp.Or(o.Name, first.context)
 	l.client.Store(first)
+	l.namespaces = newNamespaces(l)
 	return &Cluster{link: l}, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -39,6 +40,7 @@ func (r *reason) Is(target error) bool { return target == r.is }
 
 // state is what is known of one resource that is followed.
 type state struct {
+	user   *Cluster
 	link   *link
 	target *target
 	tell   func(error) // may be nil
@@ -57,7 +59,7 @@ type state struct {
 var ErrUnanswered = errors.New("the cluster has not answered yet")
 
 func (c *Cluster) begin(t *target, tell func(error)) *state {
-	s := &state{link: c.link, target: t, tell: tell, denied: map[string]error{}, since: c.link.o.Now(), faults: map[types.NamespacedName]*cache.Problem{}}
+	s := &state{user: c, link: c.link, target: t, tell: tell, denied: map[string]error{}, since: c.link.o.Now(), faults: map[types.NamespacedName]*cache.Problem{}}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.states = append(c.states, s)
@@ -156,8 +158,11 @@ func (l *link) setFound(err error) {
 func (t *target) explain(verb string, err error) error {
 	resource := t.resource.GroupResource().String()
 	where := "in all namespaces"
-	if t.namespace != "" {
+	switch {
+	case t.namespace != "":
 		where = "in the namespace " + t.namespace
+	case t.resource == namespacesResource:
+		where = "for the discoverySelectors of the mesh"
 	}
 	var inURL *url.Error
 	switch {
@@ -206,7 +211,7 @@ func (s *state) setFault(name types.NamespacedName, err error, serving bool) {
 	}
 	s.faults[name] = p
 	s.mu.Unlock()
-	if old == nil || old.Message != p.Message {
+	if (old == nil || old.Message != p.Message) && s.user.counts(name.Namespace) {
 		cache.LogProblems(s.link.o.Log, []cache.Problem{*p}, nil)
 	}
 }
@@ -232,22 +237,37 @@ func (s *state) degraded() (since time.Time, err error) {
 	return s.since, err
 }
 
-// all returns the states.
+// all returns the states, and last that of the Namespaces, if the user goes by the Selection.
 func (c *Cluster) all() []*state {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clone(c.states)
+	out, selects := slices.Clone(c.states), c.selects
+	c.mu.Unlock()
+	if selects {
+		out = append(out, c.link.namespaces.of.all()...)
+	}
+	return out
 }
 
-// Problems returns the problems of objects, in the order of their names.
+// counts says whether what is in a namespace counts for the user.
+func (c *Cluster) counts(namespace string) bool {
+	c.mu.Lock()
+	selects := c.selects
+	c.mu.Unlock()
+	return !selects || c.link.namespaces.counts(namespace)
+}
+
+// Problems returns the problems of objects in namespaces that count, in the order of their names.
 func (c *Cluster) Problems() []cache.Problem {
 	var out []cache.Problem
 	for _, s := range c.all() {
 		s.mu.Lock()
-		for _, p := range s.faults {
-			out = append(out, *p)
-		}
+		faults := maps.Clone(s.faults)
 		s.mu.Unlock()
+		for name, p := range faults {
+			if c.counts(name.Namespace) {
+				out = append(out, *p)
+			}
+		}
 	}
 	slices.SortFunc(out, func(a, b cache.Problem) int { return strings.Compare(a.Object, b.Object) })
 	return out

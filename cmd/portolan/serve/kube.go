@@ -41,8 +41,7 @@ func (s *server) cluster(o cluster.Options) (*cluster.Cluster, error) {
 	if known := s.clusters[ref]; known != nil {
 		return known.Share(), nil
 	}
-	o.Log = s.log(loglevel.Cache)
-	c, err := cluster.New(o)
+	c, err := s.connect(o)
 	if err != nil {
 		return nil, err
 	}
@@ -51,6 +50,12 @@ func (s *server) cluster(o cluster.Options) (*cluster.Cluster, error) {
 	}
 	s.clusters[ref] = c
 	return c.Share(), nil
+}
+
+// connect makes a connection that goes by the discoverySelectors of the mesh.
+func (s *server) connect(o cluster.Options) (*cluster.Cluster, error) {
+	o.Log, o.Selectors, o.RecallNamespaces = s.log(loglevel.Cache), s.selectors.Selectors, s.recallNamespaces
+	return cluster.New(o)
 }
 
 // kubeSources returns the sources for the clusters, each named by the name of the cluster.
@@ -69,7 +74,7 @@ func (s *server) kubeSources() ([]aggregate.Source, error) {
 			Recall: func(ctx context.Context) ([]*config.Config, error) { return one.recall(ctx, memory, s) },
 		})
 		s.kube = append(s.kube, one)
-		out = append(out, aggregate.Source{Name: one.name, Cache: one.Cache, Kind: "cluster", Where: c.Server(), Place: one.Place})
+		out = append(out, aggregate.Source{Name: one.name, Cache: one.Cache, Kind: "cluster", Where: c.Server(), Place: one.Place, Behind: true})
 	}
 	return out, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/portolan-mesh/portolan/cache/kube/cluster"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/serve/loglevel"
 	"github.com/portolan-mesh/portolan/discovery"
@@ -19,6 +20,9 @@ import (
 func (s *server) addRemoteClusters(flags []string) {
 	s.remote = remote.New(remote.Options{
 		Configs: s.source.Handled, Keys: s.secrets.sealer.Keys, Root: s.o.Mesh.GetRootNamespace(), Flags: flags,
+		Connect: func(name string, kubeconfig []byte) (*cluster.Cluster, error) {
+			return s.connect(cluster.Options{Name: name, Content: kubeconfig})
+		},
 		Clusters: s.kubernetes, Registries: s.registry, Logger: s.log(loglevel.Registries),
 	})
 	for _, name := range flags {

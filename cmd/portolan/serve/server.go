@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"sync/atomic"
 
 	"github.com/google/uuid"
@@ -84,6 +85,7 @@ type server struct {
 	remote       *remote.Follower
 	flagClusters pmap.Map[bool] // the names of the clusters that flags name
 	began        atomic.Bool    // synced was true
+	selectors    *meshSelectors
 	statusCache  *statuses.Cache
 	registry     *aggregate.Registry
 	registrar    *registration.Registrar
@@ -113,6 +115,7 @@ func newServer(store *openedStore, proxies *proxyPort, security *security, o Opt
 	if err != nil {
 		return nil, fmt.Errorf("the name of this machine: %w", err)
 	}
+	s.selectors = newMeshSelectors(o.Mesh, s.log(loglevel.Cache))
 	s.id = fmt.Sprintf("%s:%d/%.8s", host, os.Getpid(), uuid.NewString())
 	for _, add := range []func() error{s.addStorage, s.addSide, s.addProofs, s.addAuthority, s.addCache, s.addClusterSecrets, s.addRegistrar, s.addXDS, s.addRegistries, s.addProgress, s.addJobs, s.addAPI} {
 		if err := add(); err != nil {
@@ -189,8 +192,9 @@ func (s *server) addJobs() error {
 	if err != nil {
 		return err
 	}
+	namespaces := savedNamespaces{}
 	s.remember = newRegistrySaver(s.configs, func() []lastknown.Source {
-		return append(lastknown.SourcesOf(s.registry.Registries()), s.savedClusters()...)
+		return slices.Concat(lastknown.SourcesOf(s.registry.Registries()), s.savedClusters(), namespaces.of(s.connections()))
 	}, logger)
 	all := []job{
 		&pruner{store: s.configs, logger: logger},

@@ -100,7 +100,7 @@ func (s *server) addConfigs() error {
 	s.mirror = mirror.New(s.store.client, own)
 	if len(s.o.ConfigDirs)+len(s.o.ConfigPeers)+len(s.o.ConfigKube) == 0 {
 		s.source = s.mirror
-		return nil
+		return s.mirror.RegisterSnapshotHandler(func(_, to *cache.Snapshot) { s.selectors.take(to) })
 	}
 	store := aggregate.Source{Name: storeSource, Cache: s.mirror, Kind: storeKind, Where: s.storePlace()}
 	sources := s.directories()
@@ -120,6 +120,7 @@ func (s *server) addConfigs() error {
 	sources = append(append(sources, peers...), clusters...)
 	all, err := aggregate.MakeCache(aggregate.Options{
 		Worker: s.worker, Store: s.mirror, Sources: sources, HistoryMemory: s.o.HistoryMemory, Log: s.log(loglevel.Cache),
+		Merged: s.selectors.take,
 	})
 	if err != nil {
 		return err

@@ -24,7 +24,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/kube/cluster"
 )
 
-// API is an API server with the four kinds that a registry reads: lists and watches in JSON.
+// API is an API server with the five kinds that a registry reads: lists and watches in JSON.
 type API struct {
 	*httptest.Server
 	t testing.TB
@@ -38,6 +38,7 @@ type API struct {
 	closes  bool            // ends each connection without an answer
 	refused int             // how many requests it did not answer
 	asks    map[string]bool // resources and verbs that were asked for
+	denied  string          // the resource to which nobody has a right
 }
 
 type event struct {
@@ -69,10 +70,15 @@ func Kubeconfig(t testing.TB, context, url string) string {
 	return file
 }
 
-// Connect returns a connection to the server, which tries again after at most 10 ms.
-func (a *API) Connect(name string) *cluster.Cluster {
+// Connect returns a connection to the server, which tries again after at most 10 ms; set may change
+// its options.
+func (a *API) Connect(name string, set ...func(*cluster.Options)) *cluster.Cluster {
 	a.t.Helper()
-	c, err := cluster.New(cluster.Options{Name: name, File: Kubeconfig(a.t, name, a.URL), RetryMin: time.Millisecond, RetryMax: 10 * time.Millisecond})
+	o := cluster.Options{Name: name, File: Kubeconfig(a.t, name, a.URL), RetryMin: time.Millisecond, RetryMax: 10 * time.Millisecond}
+	for _, set := range set {
+		set(&o)
+	}
+	c, err := cluster.New(o)
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -85,6 +91,8 @@ func resourceOf(o metav1.Object) (resource, kind, version string) {
 		return "services", "Service", "v1"
 	case *corev1.Pod:
 		return "pods", "Pod", "v1"
+	case *corev1.Namespace:
+		return "namespaces", "Namespace", "v1"
 	case *corev1.Node:
 		return "nodes", "Node", "v1"
 	case *discoveryv1.EndpointSlice:
@@ -188,6 +196,14 @@ func (a *API) HangUp(closes bool) {
 	a.CloseClientConnections()
 }
 
+// Deny makes the server deny requests for a resource, or for none if it is empty.
+func (a *API) Deny(resource string) {
+	a.mu.Lock()
+	a.denied = resource
+	a.mu.Unlock()
+	a.CloseClientConnections()
+}
+
 // Unanswered returns how many requests had no answer.
 func (a *API) Unanswered() int {
 	a.mu.Lock()
@@ -201,7 +217,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	resource := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
 	w.Header().Set("Content-Type", "application/json")
 	a.mu.Lock()
-	away, closes := a.away, a.closes
+	away, closes, denied := a.away, a.closes, a.denied == resource
 	if closes {
 		a.refused++
 	}
@@ -219,6 +235,9 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	case away:
 		w.WriteHeader(http.StatusServiceUnavailable)
+	case denied:
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)
 	case query.Get("sendInitialEvents") != "": // lists do as well
 		w.WriteHeader(http.StatusUnprocessableEntity)
 		_, _ = fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`)
@@ -244,7 +263,7 @@ func (a *API) list(w http.ResponseWriter, resource string) {
 	for _, key := range slices.Sorted(maps.Keys(a.objects[resource])) {
 		items = append(items, encode(a.objects[resource][key]))
 	}
-	kind, version := map[string]string{"services": "ServiceList", "pods": "PodList", "nodes": "NodeList", "endpointslices": "EndpointSliceList"}[resource], "v1"
+	kind, version := map[string]string{"services": "ServiceList", "pods": "PodList", "nodes": "NodeList", "namespaces": "NamespaceList", "endpointslices": "EndpointSliceList"}[resource], "v1"
 	if resource == "endpointslices" {
 		version = "discovery.k8s.io/v1"
 	}
@@ -313,6 +332,11 @@ func EndpointOf(p *corev1.Pod) discoveryv1.Endpoint {
 		Addresses: []string{p.Status.PodIP}, NodeName: &p.Spec.NodeName,
 		TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: p.Namespace, Name: p.Name},
 	}
+}
+
+// NewNamespace returns a Namespace with labels.
+func NewNamespace(name string, labels map[string]string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
 }
 
 // NewNode returns a node in a zone.

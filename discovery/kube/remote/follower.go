@@ -34,6 +34,8 @@ type Options struct {
 	Root string
 	// Flags are the names of the clusters that flags name.
 	Flags []string
+	// Connect makes the connection to a cluster from the name and the kubeconfig.
+	Connect func(name string, kubeconfig []byte) (*cluster.Cluster, error)
 	// Clusters makes the registries, and Registries runs them.
 	Clusters   *kube.Clusters
 	Registries Registries
@@ -222,7 +224,7 @@ func (f *Follower) connect(e entry) error {
 	if there && is.secret == e.secret && bytes.Equal(is.kubeconfig, e.kubeconfig) {
 		return nil
 	}
-	connection, err := cluster.New(cluster.Options{Name: e.name, Content: e.kubeconfig, Log: f.o.Logger})
+	connection, err := f.o.Connect(e.name, e.kubeconfig)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/cache/kube/cluster"
 	"github.com/portolan-mesh/portolan/discovery/aggregate"
 	"github.com/portolan-mesh/portolan/discovery/discoverytest"
 	"github.com/portolan-mesh/portolan/discovery/kube"
@@ -58,6 +59,9 @@ func newRig(t *testing.T, flags ...string) *rig {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			return r.ring
+		},
+		Connect: func(name string, kubeconfig []byte) (*cluster.Cluster, error) {
+			return cluster.New(cluster.Options{Name: name, Content: kubeconfig})
 		},
 		Root: "istio-system", Flags: flags, Clusters: r.clusters, Registries: registries,
 	})
@@ -228,7 +232,9 @@ func TestOrder(t *testing.T) {
 	r := newRig(t)
 	for _, name := range []string{"b", "c", "a"} {
 		r.put("istio-system/"+name, 1, "true", map[string]string{name: text})
-		r.await(name+" is followed", func() bool { return len(r.clusters.Registries()) > 0 && slices.ContainsFunc(r.clusters.Status(), func(s kube.Status) bool { return s.Cluster == name }) })
+		r.await(name+" is followed", func() bool {
+			return len(r.clusters.Registries()) > 0 && slices.ContainsFunc(r.clusters.Status(), func(s kube.Status) bool { return s.Cluster == name })
+		})
 	}
 	r.follows("a secret/istio-system/a", "b secret/istio-system/b", "c secret/istio-system/c")
 }
