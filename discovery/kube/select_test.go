@@ -188,3 +188,27 @@ func TestOneListOfNamespaces(t *testing.T) {
 		stops = stops[1:]
 	}
 }
+
+// TestNamespacesOfAnotherConnection: after Reconnect the namespaces of the other cluster say what counts,
+// also of what did not count before.
+func TestNamespacesOfAnotherConnection(t *testing.T) {
+	t.Parallel()
+	a, _, _, _ := shop(t)
+	a.Put(kubetest.NewNamespace("shop", inMesh()))
+	r, selectors := newRig(t, kube.Options{}), labelled(t, "mesh")
+	by := func(o *cluster.Options) { o.Selectors = selectors }
+	one := r.clusters.Remote(a.Connect("east", by), "first")
+	r.background(one.Run)
+	r.has("http=10.0.0.1:8080", "http=10.0.0.2:8080")
+
+	other := kubetest.New(t)
+	p := kubetest.NewPod("shop", "web-3", "10.0.0.3", map[string]string{"app": "web"})
+	other.Put(kubetest.NewNamespace("shop", nil), p, kubetest.NewSlice("shop", "web", 8080, kubetest.EndpointOf(p)), kubetest.NewService("shop", "web", nil))
+	one.Reconnect(other.Connect("east", by), "second")
+	r.gone()
+	one.Reconnect(a.Connect("east", by), "third")
+	r.has("http=10.0.0.1:8080", "http=10.0.0.2:8080")
+	other.Put(kubetest.NewNamespace("shop", inMesh()))
+	one.Reconnect(other.Connect("east", by), "fourth")
+	r.has("http=10.0.0.3:8080")
+}
