@@ -86,11 +86,11 @@ spec: {hosts: [other.example], location: MESH_INTERNAL, resolution: STATIC, port
 		t.Helper()
 		for _, s := range servers {
 			for words, args := range map[string][]string{
-				"cluster east: Service shop/web": {"describe", "service", clusterHost}, "(secret/istio-system/istio-remote-secret-east)": {"source", "list"}, "Kubernetes/east": {"store", "status"},
+				"cluster east: Service shop/web": {"describe", "service", clusterHost}, "(secret/istio-system/istio-remote-secret-east)": {"source", "describe", "services/east"}, "services/east": {"source", "list"}, "Kubernetes/east": {"store", "status"},
 			} {
 				eventually(t, words, func() error {
-					if out := s.must("", args...); !strings.Contains(out, words) {
-						return errors.New(out)
+					if out := s.try("", args...); !strings.Contains(out.stdout, words) { // it may tell of problems
+						return errors.New(out.stdout + out.stderr)
 					}
 					return nil
 				})
