@@ -114,8 +114,8 @@ type inbox struct {
 	// known. Nothing is taken before all of this is known: a Service without its endpoints is none.
 	listed   [kinds]bool
 	selected *selection.Selection
-	taken  bool // the whole lists were taken
-	waited bool // the time to wait for the lists is over
+	taken    bool // the whole lists were taken
+	waited   bool // the time to wait for the lists is over
 	// restored has the paths of the objects that were last known, until the lists are taken.
 	restored map[string]bool
 	// confirmed is when what was last known was confirmed; zero if nothing was.
