@@ -21,6 +21,18 @@ func (f *faultyCluster) selectNamespaces(selectors string) {
 	f.server.apply("{apiVersion: portolan.io/v1, kind: MeshConfig, metadata: {name: default, namespace: istio-system}, spec: {discoverySelectors: " + selectors + "}}")
 }
 
+// expectNothingWrong waits until the server names nothing of the cluster.
+func (f *faultyCluster) expectNothingWrong() {
+	f.t.Helper()
+	eventually(f.t, "nothing is wrong", func() error {
+		ready, err := f.server.get("/readyz?verbose", nil)
+		if err == nil && (strings.Contains(string(ready), "source "+configSource) || strings.Contains(string(ready), "cluster east:")) {
+			err = errors.New(string(ready))
+		}
+		return err
+	})
+}
+
 // absent waits until an upstream does not answer requests to hosts.
 func (f *faultyCluster) absent(upstream string, hosts ...string) {
 	f.t.Helper()
@@ -81,13 +93,7 @@ spec: {hosts: [pods.example], location: MESH_INTERNAL, resolution: STATIC, workl
 	f.k.must("POST", rbacPath+"clusterroles", clusterRole(t, "../operations/mesh-config.md"))
 	f.k.bind("portolan-namespaces", "follower")
 	f.absent("stall", hosts...)
-	eventually(t, "nothing is wrong", func() error {
-		ready, err := f.server.get("/readyz?verbose", nil)
-		if err == nil && strings.Contains(string(ready), "namespaces") {
-			err = errors.New(string(ready))
-		}
-		return err
-	})
+	f.expectNothingWrong()
 
 	f.labelled("stall", "mesh=on")
 	present()
@@ -118,7 +124,7 @@ spec: {hosts: [pods.example], location: MESH_INTERNAL, resolution: STATIC, workl
 
 	f.server.must("", "delete", "meshconfig", "default", "-n", "istio-system", "--yes")
 	present()
-	f.whole("all")
+	f.expectNothingWrong()
 	for _, l := range f.loads {
 		l.expectUnharmed()
 	}
