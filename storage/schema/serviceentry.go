@@ -162,9 +162,6 @@ func checkResolution(c checker, s *networking.ServiceEntry) {
 		if len(s.Endpoints) > 0 {
 			c.at("endpoints").fail("resolution NONE goes where the caller goes: leave endpoints out, or use STATIC or DNS")
 		}
-		if s.WorkloadSelector != nil {
-			c.at("workloadSelector").warn("has no effect with resolution NONE")
-		}
 	case networking.ServiceEntry_STATIC:
 		if len(s.Endpoints) == 0 && s.WorkloadSelector == nil {
 			c.at("endpoints").warn("is empty and there is no workloadSelector: the service has nowhere to go")
