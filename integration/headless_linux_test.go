@@ -11,7 +11,6 @@ import (
 // headless services on one port by their addresses, and reach the one that they name. A new workload
 // is known, and one that is gone is not, though nothing else may pass.
 func TestEnvoyCallsHeadlessServices(t *testing.T) {
-	t.Parallel()
 	needEnvoy(t)
 	needNamespaces(t)
 	const port = "5432"
