@@ -44,7 +44,7 @@ func (s sources) configs() event {
 			s.one("port", "80", "81"), s.one("protocol", "HTTP", "TCP", "GRPC"), s.one("exportTo", "'*'", "."),
 			s.one("endpoints", "resolution: STATIC, workloadSelector: {labels: {app: a}}", "resolution: STATIC, workloadSelector: {}", "resolution: STATIC, workloadSelector: {}",
 				"resolution: DNS, workloadSelector: {labels: {app: a, v: '1'}}", "resolution: STATIC, endpoints: [{address: 10.0.0.1}, {address: 10.0.0.2}]", "resolution: STATIC, endpoints: [{address: 10.0.0.1, ports: {http: 81}}]",
-				"resolution: DNS, endpoints: [{address: one.example}]", "resolution: NONE", "resolution: DYNAMIC_DNS", "resolution: DNS_ROUND_ROBIN, workloadSelector: {labels: {v: '1'}}")), created)
+				"resolution: DNS, endpoints: [{address: one.example}]", "resolution: NONE", "resolution: NONE, workloadSelector: {}", "resolution: DYNAMIC_DNS", "resolution: DNS_ROUND_ROBIN, workloadSelector: {labels: {v: '1'}}")), created)
 	} else {
 		object = objectOf(s.t, "WorkloadEntry", namespace+"/"+name, fmt.Sprintf(
 			`{address: %s, labels: {app: %s, v: '%s'}, serviceAccount: '%s', locality: '%s'}`,

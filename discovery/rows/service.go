@@ -138,11 +138,23 @@ func mergeable(a, b *discovery.Service) bool {
 
 // Open says whether clients may call the service at any address, because a service of it has
 // none and was assigned none.
-func (r *Service) Open() bool {
-	return slices.ContainsFunc(r.Services, func(s *discovery.Service) bool {
-		ip, err := netip.ParseAddr(s.Address)
-		return err == nil && ip.IsUnspecified() && s.AutoAllocatedIPv4 == "" && s.AutoAllocatedIPv6 == ""
-	})
+func (r *Service) Open() bool { return slices.ContainsFunc(r.Services, isOpen) }
+
+func isOpen(s *discovery.Service) bool {
+	ip, err := netip.ParseAddr(s.Address)
+	return err == nil && ip.IsUnspecified() && s.AutoAllocatedIPv4 == "" && s.AutoAllocatedIPv6 == ""
+}
+
+// Headless says whether clients call the service at the addresses of its workloads: it is Open, it
+// has resolution NONE, and something says which workloads it has, a cluster of Kubernetes or a
+// workloadSelector. It is false for a nil row. (Istio: buildSidecarOutboundListeners.)
+func (r *Service) Headless() bool {
+	if r == nil {
+		return false
+	}
+	s := r.Service()
+	return s.Resolution == discovery.Passthrough && isOpen(s) &&
+		(s.Attributes.Provider == discovery.Kubernetes || s.Attributes.LabelSelectors != nil)
 }
 
 // Ranges returns the address ranges of the service, in the order of its services.

@@ -314,8 +314,12 @@ func sharedPorts(a, b *entry) []sharedPort {
 func isHTTP(p *networking.ServicePort) bool { return protocolOf(p).IsHTTP() }
 
 // portOnlyPorts returns the ports of a ServiceEntry whose connections only the port number
-// identifies: the protocol has no host name, and the service has no address and gets none.
+// identifies: the protocol has no host name, and the service has no address and gets none. A headless
+// one has the addresses of its workloads.
 func (e *entry) portOnlyPorts() []uint32 {
+	if e.spec.GetResolution() == networking.ServiceEntry_NONE && e.selector != nil {
+		return nil
+	}
 	if len(e.spec.GetAddresses()) > 0 || len(address.Hosts(e.object)) == len(e.services) || e.spec.GetResolution() == networking.ServiceEntry_DYNAMIC_DNS {
 		return nil
 	}

@@ -131,6 +131,8 @@ func TestAdvice(t *testing.T) {
 			[]string{`a: spec.ports 80 is a port of serviceentry/shop/b too, and neither has an address: all connections are the oldest's: set addresses, or other ports (PTL0107)`},
 		},
 		{"a port of another, and both get addresses", []*config.Config{entryFor(t, "b", "b.example", tcp80)}, []*config.Config{entryFor(t, "a", "a.example", tcp80)}, nil},
+		{"a port of another, where workloads have the addresses of both", []*config.Config{workload(t, "w", "{address: 10.0.0.1, labels: {app: a}}"), entryFor(t, "b", "b.example", bare80+", workloadSelector: {labels: {app: a}}")},
+			[]*config.Config{entryFor(t, "a", "a.example", bare80+", workloadSelector: {labels: {app: a}}")}, nil},
 		{"a port of another that is HTTP", []*config.Config{entryFor(t, "b", "b.example", bare80)}, []*config.Config{entryFor(t, "a", "a.example", http80)}, nil},
 		{
 			"a selector that selects nothing", []*config.Config{workload(t, "w", `{address: 10.0.0.1, labels: {app: b}}`)}, []*config.Config{selecting(t, "a", "a.example")},

@@ -402,7 +402,7 @@ func serviceRulings() []ruling {
 		accepts(37, se, entry("resolution: STATIC, endpoints: [{address: 10.0.0.1}, {address: 'unix:///a'}]")),
 		accepts(37, se, entry("resolution: DNS, endpoints: [{address: b.example}, {address: 10.0.0.1}]")),
 		accepts(37, se, entry("resolution: DNS_ROUND_ROBIN, endpoints: [{address: b.example}]")),
-		warns(37, se, entry("resolution: NONE, workloadSelector: {labels: {app: a}}"), "spec.workloadSelector"),
+		accepts(37, se, entry("resolution: NONE, workloadSelector: {labels: {app: a}}")),
 		warns(37, se, entry("resolution: STATIC"), "spec.endpoints"),
 		refuses(37, se, entry("resolution: NONE, endpoints: [{address: 10.0.0.1}]"), "spec.endpoints"),
 		refuses(37, se, entry("resolution: STATIC, endpoints: [{address: b.example}, {}]"), "spec.endpoints[0].address", "spec.endpoints[1].address"),

@@ -101,7 +101,6 @@ func TestServiceEntryRules(t *testing.T) {
 			ports: [{number: 80, name: http, protocol: HTTP}]
 			workloadSelector: {}`,
 			warned: []string{
-				"spec.workloadSelector has no effect with resolution NONE",
 				"spec.workloadSelector has no labels and selects every workload",
 			}},
 		{name: "resolution STATIC", kind: schema.ServiceEntry, spec: `

@@ -127,7 +127,8 @@ func checkServiceProtocol(c checker, s *networking.ServiceEntry, protocol string
 	case protocolUDP:
 		c.notServed("%s is not served yet: the port has no effect", protocol)
 	case protocolTCP:
-		if hasHostWithoutAddress(c.report.object.Labels, s) {
+		headless := s.GetResolution() == networking.ServiceEntry_NONE && s.GetWorkloadSelector() != nil // it has the addresses of its workloads
+		if !headless && hasHostWithoutAddress(c.report.object.Labels, s) {
 			c.warn("is TCP and the service has no addresses: nothing but the port number tells its connections from others")
 		}
 	}
@@ -161,9 +162,6 @@ func checkResolution(c checker, s *networking.ServiceEntry) {
 	case networking.ServiceEntry_NONE:
 		if len(s.Endpoints) > 0 {
 			c.at("endpoints").fail("resolution NONE goes where the caller goes: leave endpoints out, or use STATIC or DNS")
-		}
-		if s.WorkloadSelector != nil {
-			c.at("workloadSelector").warn("has no effect with resolution NONE")
 		}
 	case networking.ServiceEntry_STATIC:
 		if len(s.Endpoints) == 0 && s.WorkloadSelector == nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/http"
 	"net/netip"
+	"slices"
 
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/host"
@@ -70,7 +71,7 @@ func (e *explainer) request(p *simulate.Proxy) (r simulate.Request, known bool) 
 	case ip.IsValid():
 		r.Address = addressText(ip)
 	case shape.Captures():
-		if r.Address = clientAddress(shape, service); r.Address == "" {
+		if r.Address = clientAddress(e.view(), service, e.port); r.Address == "" {
 			r.Address = anywhere[shape.IPv4]
 			return r, false
 		}
@@ -101,7 +102,7 @@ func (e *explainer) bindOf(service *mesh.ServiceRow, address string) string {
 }
 
 // service returns the service that the request is for, nil for none: by one of its names or a
-// pattern or, if the host is an address, by one of its addresses.
+// pattern or, if the host is an address, by one of its addresses or of its workloads'.
 func (e *explainer) service(ip netip.Addr) *mesh.ServiceRow {
 	if !ip.IsValid() {
 		for _, h := range e.view().HostsFor(e.host) {
@@ -118,22 +119,30 @@ func (e *explainer) service(ip netip.Addr) *mesh.ServiceRow {
 			}
 		}
 	}
+	for _, l := range route.ListenersOf(e.view(), e.port) {
+		if !e.view().Shape().Captures() || l.Port != 0 {
+			break // only captured connections to all ports go by the addresses of workloads
+		}
+		if all := e.view().HeadlessAt(l, addressText(ip), e.port); len(all) > 0 {
+			return all[0]
+		}
+	}
 	return nil
 }
 
-// clientAddress returns the address at which clients of a proxy call a service, if its name
-// resolves to what the mesh knows. That is the first address of a family that the proxy has, or
-// the first of a range; empty for none.
-func clientAddress(shape mesh.Shape, service *mesh.ServiceRow) string {
+// clientAddress returns the address at which clients of a proxy call a port of a service, if its
+// name resolves to what the mesh knows. That is the first address of a family that the proxy has,
+// the first of a range, or that of the first workload of a headless service; empty for none.
+func clientAddress(v *mesh.View, service *mesh.ServiceRow, port int) string {
 	if service == nil {
 		return ""
 	}
-	all := shape.Addresses(service)
+	all := v.Shape().Addresses(service)
 	for _, r := range service.Ranges() {
 		all = append(all, r.Addr().String())
 	}
-	for _, address := range all {
-		if ip, err := netip.ParseAddr(address); err == nil && (ip.Unmap().Is4() && shape.IPv4 || !ip.Unmap().Is4() && shape.IPv6) {
+	for _, address := range slices.AppendSeq(all, v.Sockets(service, port)) {
+		if ip, err := netip.ParseAddr(address); err == nil && v.Shape().HasFamily(ip) {
 			return addressText(ip)
 		}
 	}

@@ -419,6 +419,14 @@ func (d *draw) service() {
 		}},
 		Attributes: discovery.Attributes{Provider: discovery.External, Name: h, Namespace: ns, ExportTo: discovery.Visibility(d.some([]string{"*", "shop"}, "exportTo"))},
 	}}
+	if by := d.one([]string{"", "", "selector", "cluster"}, "headless"); by != "" {
+		s := all[0]
+		if s.Resolution, s.Address, s.AutoAllocatedIPv4 = discovery.Passthrough, discovery.UnspecifiedIP, ""; by == "cluster" {
+			s.Attributes.Provider = discovery.Kubernetes
+		} else {
+			s.Attributes.LabelSelectors = labels.Instance{"app": "x"}
+		}
+	}
 	for _, cluster := range d.some([]string{"east", "west"}, "clusters") {
 		vip := d.one([]string{"10.96.0.1", "10.96.0.2"}, "vip")
 		all = append(all, &discovery.Service{
@@ -435,14 +443,17 @@ func (d *draw) service() {
 func (d *draw) endpoints() {
 	h, ns := d.one(testHosts[:2], "service"), d.one(testNamespaces, "namespace")
 	row := &EndpointRow{Hostname: host.Name(h), Namespace: ns}
-	for _, ip := range d.some([]string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}, "addresses") {
+	for _, ip := range d.some([]string{"10.0.0.1", "10.0.0.2", "fd00:0::3", "host.example"}, "addresses") {
 		row.Endpoints = append(row.Endpoints, &discovery.Endpoint{
-			Address: ip, Port: 80, ServicePortName: "p", Labels: labels.Instance{"app": d.one([]string{"x", "y"}, "app")},
+			Address: ip, Port: 80, ServicePortName: d.one([]string{"p", "p", "q"}, "port"), Labels: labels.Instance{"app": d.one([]string{"x", "y"}, "app")},
 			Node: d.one([]string{"", "n1"}, "node"),
 		})
 	}
+	for _, ip := range d.some([]string{"10.0.0.1", "10.0.0.4"}, "out of use") {
+		row.OutOfUse = append(row.OutOfUse, &discovery.Endpoint{Address: ip, Port: 80, ServicePortName: "p", Health: discovery.OutOfUse, WorkloadName: d.one([]string{"x", "y"}, "workload")})
+	}
 	key := rows.Key(row.Hostname, ns)
-	if len(row.Endpoints) == 0 {
+	if len(row.Workloads()) == 0 {
 		d.in.Endpoints = d.in.Endpoints.Delete(key)
 	} else {
 		d.in.Endpoints = d.in.Endpoints.Set(key, row)
@@ -538,6 +549,11 @@ func dump(p *PushContext) map[string]string {
 	for table, m := range map[string]pmap.Map[members]{"addresses": addressRows.rowsOf(p), "wildcards": wildcardRows.rowsOf(p)} {
 		for k, g := range m.All() {
 			put(table, k, fmt.Sprint(slices.Collect(g.Keys())))
+		}
+	}
+	for k, g := range headlessRows.rowsOf(p).All() {
+		for key, w := range g.All() {
+			put("headless "+k, key, fmt.Sprint(w))
 		}
 	}
 	for k, g := range portRows.rowsOf(p).All() {

@@ -48,6 +48,7 @@ const (
 	Secrets        // SecretRow by SecretKey
 	Hosts          // HostRow by host
 	Addresses      // the hosts that have an address or were assigned it
+	Headless       // the headless services with a workload at an address and port, by service.SocketKey
 	Wildcards      // the hosts with an HTTP port that a pattern covers, by WildcardKey
 	Ports          // the services that use a port, by PortUseKey
 	Routes         // RouteRow of VirtualServices with http routes, by RouteKey
@@ -107,6 +108,7 @@ var tables = [tableCount]table{
 	Secrets:        secretRows,
 	Hosts:          hostRows,
 	Addresses:      addressRows,
+	Headless:       headlessRows,
 	Wildcards:      wildcardRows,
 	Ports:          portRows,
 	Routes:         routeRows,

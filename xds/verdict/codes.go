@@ -88,6 +88,7 @@ const (
 	WorkloadUnselected  Code = "PTL0215"
 	SocketShared        Code = "PTL0216"
 	EndpointTwice       Code = "PTL0217"
+	HeadlessShared      Code = "PTL0218"
 	RegistrationRefused Code = "PTL0231"
 	RegistrationPartly  Code = "PTL0232"
 	ProbeUnreported     Code = "PTL0233"
@@ -238,6 +239,7 @@ var kinds = []Kind{
 	{WorkloadUnselected, "", Info, status.ResolvedRefs, "no ServiceEntry selects a WorkloadEntry", "it is an endpoint of no service, and a proxy at its address has neither its labels nor its locality, until one does"},
 	{SocketShared, "", Warning, status.Conflicted, "two sidecars at the address of an endpoint capture no traffic and bind the same ports", "each connection goes to either of them"},
 	{EndpointTwice, "", Warning, status.Conflicted, "two WorkloadEntries are one endpoint of a service: they have an address and a port in common", "clients have the endpoint once, with the labels, the weight and the locality of one of the two"},
+	{HeadlessShared, "", Warning, status.Conflicted, "a workload of a headless service is one of an older headless service too, on the same port without HTTP", "what sidecars that capture traffic send to the workload on the port is of the older service: its clusters, routes and rules count"},
 	{RegistrationRefused, "", Warning, status.PartlyServed, "a proxy asks to be registered in a WorkloadGroup, and is not", "it has no WorkloadEntry, so that no service has it as an endpoint"},
 	{RegistrationPartly, "", Info, status.PartlyServed, "a proxy is registered, and its WorkloadEntry is not all that its WorkloadGroup and its node ask for", "it lacks labels, or gets no requests before the machine has reported its health"},
 	{ProbeUnreported, "", Warning, status.PartlyServed, "a WorkloadEntry names a probe, and nobody has reported the health of the workload", "it gets no requests until its agent has reported it healthy"},

@@ -63,6 +63,11 @@ func streamEntry(name, protocol string) string {
 	return xdstest.Object("ServiceEntry", name, fmt.Sprintf("{hosts: [%s.example.com], ports: [{number: 80, name: p, protocol: %s}], resolution: STATIC, addresses: [10.9.0.%d], endpoints: [{address: 10.0.0.9}]}", name, protocol, len(name)))
 }
 
+// headless is a service with one port, whose workloads have the label x.
+func headless(name, port, protocol string) string {
+	return xdstest.Object("ServiceEntry", name, fmt.Sprintf("{hosts: [%s.example.com], location: MESH_INTERNAL, ports: [{number: %s, name: p, protocol: %s}], resolution: NONE, workloadSelector: {labels: {app: x}}}", name, port, protocol))
+}
+
 func routes(name, spec string) string { return xdstest.Object("VirtualService", name, spec) }
 
 func rule(name, spec string) string { return xdstest.Object("DestinationRule", name, spec) }
@@ -638,6 +643,12 @@ func TestVerdicts(t *testing.T) {
 			objects: []string{strings.Replace(entry, "address: 10.0.0.1,", "address: 10.0.0.1, locality: eu/a,", 1),
 				rule("a", near("distribute: [{from: eu/*, to: {eu/a: 100}}]"))},
 			proxies: proxies(placed("w", "10.0.0.1", "")),
+		},
+		{
+			name: "headless services with a workload in common",
+			objects: []string{headless("a", "5432", "TCP"), headless("b", "5432", "TCP"), headless("c", "5433", "TCP"),
+				xdstest.Object("WorkloadEntry", "w", "{address: 10.0.0.9, labels: {app: x}}")},
+			want: []string{"b PTL0218 spec.hosts[0] beside a"},
 		},
 		{
 			name: "sidecars that capture nothing",

@@ -10,8 +10,9 @@
 // redirected to virtualOutbound, which hands each to the listener of its original
 // destination (virtualoutbound.go). Services that speak HTTP share one listener at all addresses
 // of their port, and hosts tell them apart. Any other service has listeners at its own
-// addresses, so that services of one port do not collide; a service without an address
-// gets all connections that no other service claims. If no protocol is declared, the
+// addresses, so that services of one port do not collide. A headless service has one at
+// the address of each workload; another service without an address gets all connections
+// that no other service claims. If no protocol is declared, the
 // listener detects HTTP. Incoming connections are redirected to virtualInbound, which has
 // filter chains for each port that the workload serves (virtualinbound.go).
 //

@@ -27,7 +27,8 @@ func (Generator) TypeURL() string { return resource.ListenerType }
 // names, appear and disappear with these objects, which change the proxy's class. Those
 // of gateways also depend on tcp and tls routes, on services for AUTO_PASSTHROUGH, and on
 // the secrets with which they terminate TLS. All others appear and disappear with the
-// services that the proxy sees.
+// services that the proxy sees, and those of headless services with the addresses of their
+// workloads.
 func (Generator) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if v.Shape().Type == discovery.Router {
@@ -46,6 +47,9 @@ func (Generator) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
 			if !hostNames(v, row, yield) || !sockets.names(v, row, yield) {
 				return
 			}
+		}
+		if !d.Whole {
+			headlessNames(v, d, yield)
 		}
 	}
 }

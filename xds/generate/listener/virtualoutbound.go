@@ -107,18 +107,22 @@ func wildcardListener(v *mesh.View, name string, l mesh.EgressListener, port int
 	})
 }
 
-// addressListener makes the listener of a port at an address of services. It is nil if all of
-// them use the port for HTTP: the listener at all addresses takes that, and hosts tell the
-// services apart. If several services have the address, the oldest gets it.
+// addressListener makes the listener of a port at an address of services, or of the workloads of
+// headless ones. It is nil if all of them use the port for HTTP: the listener at all addresses
+// takes that, and hosts tell the services apart. If several services have the address, the oldest
+// gets it.
 func addressListener(v *mesh.View, name string, l mesh.EgressListener, port int) (proto.Message, []resource.Need, error) {
 	ip, err := netip.ParseAddr(addressOf(name))
 	if err != nil || names.Listener(ip.String(), uint32(port)) != name {
 		return nil, nil, nil
 	}
 	var services []*mesh.ServiceRow
+	if l.Port == 0 && v.Shape().HasFamily(ip) {
+		services = v.HeadlessAt(l, ip.String(), port)
+	}
 	for h := range v.HostsAt(ip.String()) {
 		s := v.ServiceAt(l, host.Name(h))
-		if s == nil || !hasAddress(s, v.Shape(), ip) {
+		if s == nil || !hasAddress(s, v.Shape(), ip) || slices.Contains(services, s) {
 			continue
 		}
 		if p, ok := s.Port(port); ok && takenAsTCP(l, p) {
@@ -173,24 +177,45 @@ func detectsHTTP(l mesh.EgressListener, s *mesh.ServiceRow, port int) bool {
 // oldestOpen returns the service that gets connections to unknown addresses if they are
 // neither HTTP nor TLS; nil for none.
 func oldestOpen(v *mesh.View, l mesh.EgressListener, port int) *mesh.ServiceRow {
+	uses := []service.PortUse{service.PortOpen}
+	if l.Port != 0 {
+		if !takesTCP(l) || l.Protocol.IsTLS() {
+			return nil
+		}
+		uses = []service.PortUse{service.PortOpen, service.PortHeadless, service.PortHTTP}
+	}
 	var oldest *mesh.ServiceRow
-	if l.Port == 0 || takesTCP(l) {
-		for s := range v.ServicesOnPort(l, service.PortOpen, port) {
-			if !speaksTLS(l, s, port) && takesBytes(l, s, port) {
-				oldest = s
+	for _, use := range uses {
+		for s := range v.ServicesOnPort(l, use, port) {
+			if s.Open() && !speaksTLS(l, s, port) && takesBytes(l, s, port) {
+				oldest = olderService(oldest, s)
 				break
 			}
 		}
 	}
-	if l.Port == 0 || !takesTCP(l) || l.Protocol.IsTLS() {
-		return oldest
-	}
-	for s := range v.ServicesOnPort(l, service.PortHTTP, port) {
-		if s.Open() && takesBytes(l, s, port) {
-			return olderService(oldest, s)
+	return oldest
+}
+
+// socketNames yields the names of the listeners of a port at the workloads of a headless service.
+func socketNames(v *mesh.View, s *mesh.ServiceRow, port int, yield func(string) bool) bool {
+	for address := range v.Sockets(s, port) {
+		if !yield(names.Listener(address, uint32(port))) {
+			return false
 		}
 	}
-	return oldest
+	return true
+}
+
+// headlessNames yields the listeners at addresses where a headless service that the proxy sees has
+// got a workload. Where it has lost one, the listener was built from a row that changed.
+func headlessNames(v *mesh.View, d mesh.Delta, yield func(string) bool) {
+	for address, port := range d.Sockets() {
+		for _, l := range route.ListenersOf(v, port) {
+			if l.Port == 0 && bindOf(v, l) == "" && len(v.HeadlessAt(l, address, port)) > 0 && !yield(names.Listener(address, uint32(port))) {
+				return
+			}
+		}
+	}
 }
 
 // olderService returns the older of two services; either may be nil.
@@ -208,7 +233,11 @@ func capturedNames(v *mesh.View, l mesh.EgressListener, s *mesh.ServiceRow, p di
 	if !takenAsTCP(l, p) {
 		return yield(names.Listener(v.Shape().Wildcard(), port))
 	}
-	if (s.Open() || len(s.Ranges()) > 0) && !yield(names.Listener(v.Shape().Wildcard(), port)) {
+	byWorkload := l.Port == 0 && s.Headless()
+	if byWorkload && !socketNames(v, s, p.Number, yield) {
+		return false
+	}
+	if (s.Open() && !byWorkload || len(s.Ranges()) > 0) && !yield(names.Listener(v.Shape().Wildcard(), port)) {
 		return false
 	}
 	for _, a := range v.Shape().Addresses(s) {

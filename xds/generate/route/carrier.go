@@ -145,9 +145,9 @@ func (c Carrier) Service(v *mesh.View, h host.Name) *mesh.ServiceRow {
 }
 
 // detectedAt says whether the proxy detects HTTP on a service's port at the service's own
-// addresses.
+// addresses, or at those of its workloads if it is headless.
 func detectedAt(v *mesh.View, s *mesh.ServiceRow, p discovery.Port) bool {
-	return p.Protocol == discovery.Unsupported && (len(v.Shape().Addresses(s)) > 0 || len(s.Ranges()) > 0)
+	return p.Protocol == discovery.Unsupported && (len(v.Shape().Addresses(s)) > 0 || len(s.Ranges()) > 0 || s.Headless())
 }
 
 // DetectedPorts iterates over the ports of a host on which a capturing sidecar detects

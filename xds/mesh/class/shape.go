@@ -67,6 +67,14 @@ func (s Shape) clusterOf(r *rows.Service) *discovery.Service {
 	return first
 }
 
+// HasFamily says whether proxies of the shape have the IP family of an address.
+func (s Shape) HasFamily(ip netip.Addr) bool {
+	if ip.Unmap().Is4() {
+		return s.IPv4
+	}
+	return s.IPv6
+}
+
 // ofFamily returns the addresses of one cluster that are of the shape's IP families: those of its
 // own cluster, else of the first by name.
 func (s Shape) ofFamily(vips map[string][]string) []string {
@@ -76,7 +84,7 @@ func (s Shape) ofFamily(vips map[string][]string) []string {
 	}
 	var out []string
 	for _, a := range of {
-		if ip, err := netip.ParseAddr(a); err == nil && (ip.Unmap().Is4() && s.IPv4 || !ip.Unmap().Is4() && s.IPv6) {
+		if ip, err := netip.ParseAddr(a); err == nil && s.HasFamily(ip) {
 			out = append(out, a)
 		}
 	}

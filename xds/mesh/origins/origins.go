@@ -46,6 +46,12 @@ func Each(reads []mesh.Dependency, do func(config.Key)) {
 			for _, row := range a.All() {
 				eachWorkload(row.Endpoints, do)
 			}
+		case mesh.WorkloadsAt:
+			for _, w := range a.All() {
+				if w.Name != "" {
+					do(config.Key{Kind: schema.WorkloadEntry, Namespace: w.Namespace, Name: w.Name})
+				}
+			}
 		case mesh.ProbesAt:
 			for _, row := range a.All() {
 				do(row.Object)

@@ -1,11 +1,14 @@
 package service
 
 import (
+	"iter"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/discovery/rows"
 	"github.com/portolan-mesh/portolan/xds/mesh/class"
 )
 
@@ -33,6 +36,42 @@ func AddressKey(address string) string {
 		return ip.Unmap().String()
 	}
 	return address
+}
+
+// SocketKey is the key of an address and port.
+func SocketKey(address string, port int) string { return AddressKey(address) + "|" + PortKey(port) }
+
+// SplitSocketKey is the inverse of SocketKey.
+func SplitSocketKey(key string) (address string, port int) {
+	address, text, _ := strings.Cut(key, "|")
+	port, _ = strconv.Atoi(text)
+	return address, port
+}
+
+// Sockets iterates over the ports without HTTP of a headless service, each with the endpoints at
+// whose addresses clients call it. Other services have none.
+func Sockets(s *rows.Service, endpoints []*discovery.Endpoint) iter.Seq2[int, *discovery.Endpoint] {
+	return func(yield func(int, *discovery.Endpoint) bool) {
+		if !s.Headless() {
+			return
+		}
+		for _, p := range s.Ports() {
+			if !p.Protocol.IsServed() || p.Protocol.IsHTTP() {
+				continue
+			}
+			for _, e := range endpoints {
+				if e.IsFor(p) && isIP(e.Address) && !yield(p.Number, e) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// isIP says whether an address is an IP, and so no host name and no socket.
+func isIP(address string) bool {
+	ip, err := netip.ParseAddr(address)
+	return err == nil && ip.Zone() == ""
 }
 
 // TouchedAddresses returns the addresses of endpoints that may differ. It skips the equal

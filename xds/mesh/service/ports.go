@@ -20,9 +20,12 @@ const (
 	PortHTTP PortUse = "http"
 	// PortTCP: the service does not declare HTTP there.
 	PortTCP PortUse = "tcp"
-	// PortOpen is PortTCP of a service without an address: it uses the port at all
-	// addresses.
+	// PortOpen is PortTCP of a service without an address that is not headless: it uses the
+	// port at all addresses.
 	PortOpen PortUse = "open"
+	// PortHeadless is PortTCP of a headless service: it uses the port at the addresses of its
+	// workloads.
+	PortHeadless PortUse = "headless"
 	// PortUndeclared is PortOpen of a port whose protocol is not declared.
 	PortUndeclared PortUse = "undeclared"
 	// PortRange is PortTCP of a service that has a range of addresses.
@@ -87,8 +90,10 @@ func usesOf(s *rows.Service, p discovery.Port) iter.Seq[PortUse] {
 			_ = yield(PortHTTP) && (s.Service().Resolution != discovery.DynamicDNS || yield(PortDynamic))
 			return
 		}
-		open, tls := s.Open(), p.Protocol.IsTLS()
+		headless, tls := s.Headless(), p.Protocol.IsTLS()
+		open := s.Open() && !headless
 		_ = yield(PortTCP) &&
+			(!headless || yield(PortHeadless)) &&
 			(!tls || yield(PortTLS)) &&
 			(!tls || !open || yield(PortOpenTLS)) &&
 			(!open || yield(PortOpen)) &&

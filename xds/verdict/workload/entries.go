@@ -33,6 +33,7 @@ func (j *judge) serviceEntry(object *config.Config) {
 	j.waits(object, spec)
 	j.dynamicOfClients(object.Namespace, spec)
 	j.uncaptured(object, spec)
+	j.headlessEntry(object, spec)
 }
 
 // WorkloadEntry judges a WorkloadEntry.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/portolan-mesh/portolan/discovery"
+	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/labels"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/xds/mesh"
@@ -25,12 +26,15 @@ func OfRegistry(shard discovery.ShardKey) bool {
 }
 
 // Service judges the endpoints of a service that have no object: what they say of their
-// sidecars. since has the minute from which on an address said that it takes mutual TLS.
+// sidecars, and whether another headless service has them. since has the minute from which on an address said that it takes mutual TLS.
 func Service(j *verdict.Judge, row *mesh.ServiceRow, since pmap.Map[int64]) {
 	(&judge{j}).service(row, since)
 }
 
 func (j *judge) service(row *mesh.ServiceRow, since pmap.Map[int64]) {
+	if entryOf(row) == (config.Key{}) { // a ServiceEntry has its own verdict
+		j.headless("", row)
+	}
 	unlabelled, missing := map[discovery.Provider]*verdict.Names{}, map[discovery.Provider]*verdict.Names{}
 	judged := map[string]bool{} // an address has an endpoint for each port
 	for shard, e := range j.Mesh().EndpointsOf(row).ByShard() {
