@@ -238,19 +238,8 @@ func TestKubernetesFaults(t *testing.T) {
 	f.whole("the start")
 	f.expectEachRightNamed()
 
-	// An object that cannot be decoded stops nothing else.
-	const virtualServices = "/apis/networking.istio.io/v1/namespaces/shop/virtualservices"
-	f.k.must("POST", virtualServices, `{"apiVersion":"networking.istio.io/v1","kind":"VirtualService","metadata":{"name":"odd"},
-		"spec":{"hosts":["a..example"],"http":[{"route":[{"destination":{"host":"one.example"}}]}]}}`)
-	eventually(t, "the fault is shown", func() error {
-		if out := f.server.must("", "source", "describe", configSource); !strings.Contains(out, "virtualservice/shop/odd") || !strings.Contains(out, "spec.hosts[0]") {
-			return errors.New(out)
-		}
-		return nil
-	})
-	f.k.entry("beside")
-	f.k.expectSame(f.server)
-	f.k.must("DELETE", virtualServices+"/odd", "")
+	f.expectFaultsNamed()
+	f.expectDefinitionDeleted()
 
 	f.k.api.process.Pause()
 	f.loads[0].sample(300)
@@ -295,6 +284,72 @@ func TestKubernetesFaults(t *testing.T) {
 	for _, l := range f.loads {
 		l.expectUnharmed()
 	}
+}
+
+// virtualServices is the path of those of the cluster.
+const virtualServices = "/apis/networking.istio.io/v1/namespaces/shop/virtualservices"
+
+// expectFaultsNamed writes an object that is not valid, and one that cannot even be decoded, which no
+// API server of today would take. Both are named, and stop nothing else.
+func (f *faultyCluster) expectFaultsNamed() {
+	f.t.Helper()
+	f.k.must("POST", virtualServices, `{"apiVersion":"networking.istio.io/v1","kind":"VirtualService","metadata":{"name":"odd"},
+		"spec":{"hosts":["a..example"],"http":[{"route":[{"destination":{"host":"one.example"}}]}]}}`)
+	const old = `{"apiVersion":"networking.istio.io/v1","kind":"VirtualService","metadata":{"name":"old","namespace":"shop","uid":"old","creationTimestamp":"2026-01-02T03:04:05Z"},"spec":{"hosts":7}}`
+	if _, err := f.k.api.etcd.Put(f.t.Context(), "/registry/networking.istio.io/virtualservices/shop/old", old); err != nil {
+		f.t.Fatal(err)
+	}
+	eventually(f.t, "the faults are shown", func() error {
+		ready, err := f.server.get("/readyz?verbose", nil)
+		if err != nil {
+			return err
+		}
+		for _, line := range []struct{ in, words string }{
+			{string(ready), "source " + configSource + ": what is not served as it stands there: 2 (portolan source describe " + configSource + ")"},
+			{f.server.must("", "source", "list"), "2 faults"},
+			{f.server.must("", "source", "describe", configSource), "virtualservice/shop/odd: spec.hosts[0]"},
+			{f.server.must("", "source", "describe", configSource), "virtualservice/shop/old: spec.hosts"},
+		} {
+			if !strings.Contains(line.in, line.words) {
+				return fmt.Errorf("no %q in\n%s", line.words, line.in)
+			}
+		}
+		return nil
+	})
+	f.k.entry("beside")
+	f.k.expectSame(f.server)
+	f.k.must("DELETE", virtualServices+"/odd", "")
+	f.k.must("DELETE", virtualServices+"/old", "")
+	f.whole("faults of objects")
+}
+
+// expectDefinitionDeleted deletes the definition of a kind, and so its objects: their routes go, and
+// nothing else changes. They come back with it.
+func (f *faultyCluster) expectDefinitionDeleted() {
+	f.t.Helper()
+	const aside = `{"apiVersion":"networking.istio.io/v1","kind":"VirtualService","metadata":{"name":"aside"},"spec":{"hosts":["entry.example"],"http":[
+		{"match":[{"uri":{"prefix":"/aside"}}],"fault":{"abort":{"httpStatus":418,"percentage":{"value":100}}},"route":[{"destination":{"host":"entry.example"}}]},
+		{"route":[{"destination":{"host":"entry.example"}}]}]}}`
+	f.k.must("POST", virtualServices, aside)
+	q := request{port: f.port, host: faultyEntry, path: "/aside"}
+	awaitReply(f.t, q, "418")
+	restore := f.k.deleteDefinition("virtualservices.networking.istio.io")
+	awaitReply(f.t, q, "entry")
+	eventually(f.t, "the API server has no VirtualServices", func() error {
+		code, _, _, err := f.k.api.do(f.t.Context(), "GET", virtualServices, "", nil)
+		if err == nil && code != 404 {
+			err = fmt.Errorf("%d", code)
+		}
+		return err
+	})
+	f.k.entry("meanwhile")
+	f.whole("a deleted definition")
+	restore()
+	f.k.create(virtualServices, aside)
+	awaitReply(f.t, q, "418")
+	f.k.must("DELETE", virtualServices+"/aside", "")
+	awaitReply(f.t, q, "entry")
+	f.whole("a definition that came back")
 }
 
 // rotate replaces the token of the account, which the API server reads at its start.

@@ -1,9 +1,11 @@
 package integration
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"regexp"
 	"slices"
@@ -64,28 +66,10 @@ func TestSoakConfigOfKubernetes(t *testing.T) {
 	k.bind("portolan", "follower")
 	s.awaitSource(name, "", 3)
 
-	const definition = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-	crd := k.get(definition + "/destinationrules.networking.istio.io")
-	k.must("DELETE", definition+"/destinationrules.networking.istio.io", "")
+	restore := k.deleteDefinition("destinationrules.networking.istio.io")
 	s.awaitSource(name, "", 2)
-	again, err := json.Marshal(map[string]any{"metadata": map[string]any{"name": crd.GetName(), "annotations": crd.GetAnnotations()}, "spec": crd.Object["spec"]})
-	if err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the definition can be made again", func() error {
-		code, _, body, err := k.api.do(t.Context(), "POST", definition, string(again), nil)
-		if err == nil && code != 201 {
-			err = fmt.Errorf("%d %s", code, body)
-		}
-		return err
-	})
-	eventually(t, "an object of it can be written", func() error {
-		code, _, body, err := k.api.do(t.Context(), "POST", networking+"destinationrules", rule, nil)
-		if err == nil && code != 201 {
-			err = fmt.Errorf("%d %s", code, body)
-		}
-		return err
-	})
+	restore()
+	k.create(networking+"destinationrules", rule)
 	s.awaitSource(name, "", 3)
 	k.expectSame(s)
 	if now := k.get(networking + "serviceentries/one").GetResourceVersion(); now != version {
@@ -148,6 +132,34 @@ func (k *kubeCluster) get(path string) *unstructured.Unstructured {
 	return out
 }
 
+// create creates an object once the cluster takes it.
+func (k *kubeCluster) create(path, body string) {
+	k.t.Helper()
+	eventually(k.t, "an object can be created at "+path, func() error {
+		code, _, text, err := k.api.do(k.t.Context(), "POST", path, body, nil)
+		if err == nil && code != 201 {
+			err = fmt.Errorf("%d %s", code, text)
+		}
+		return err
+	})
+}
+
+// deleteDefinition deletes the definition of a kind. restore creates it again.
+func (k *kubeCluster) deleteDefinition(name string) (restore func()) {
+	k.t.Helper()
+	const path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+	was := k.get(path + "/" + name)
+	k.must("DELETE", path+"/"+name, "")
+	return func() {
+		k.t.Helper()
+		again, err := json.Marshal(map[string]any{"metadata": map[string]any{"name": name, "annotations": was.GetAnnotations()}, "spec": was.Object["spec"]})
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		k.create(path, string(again))
+	}
+}
+
 func (k *kubeCluster) entry(name string) {
 	k.t.Helper()
 	k.must("POST", "/apis/networking.istio.io/v1/namespaces/shop/serviceentries", fmt.Sprintf(`{"apiVersion":"networking.istio.io/v1","kind":"ServiceEntry",
@@ -205,34 +217,62 @@ func (k *kubeCluster) condition(plural, name, typ, status, words string) {
 // expectSame waits until a server has the entries of the cluster.
 func (k *kubeCluster) expectSame(s *server) {
 	k.t.Helper()
-	names := func(text []byte) (out []string) {
+	eventually(k.t, "the objects are those of the cluster", func() error {
+		_, err := k.same(s, "/apis/networking.istio.io/v1/serviceentries")
+		return err
+	})
+}
+
+// same says how the objects at a path of a server differ from those of the cluster, and how many
+// these are.
+func (k *kubeCluster) same(s *server, path string) (int, error) {
+	want, err := digests(path, func(path string) ([]byte, error) {
+		code, _, text, err := k.api.do(k.t.Context(), "GET", path, "", nil)
+		if err == nil && code != 200 {
+			err = fmt.Errorf("%d %.300s", code, text)
+		}
+		return []byte(text), err
+	})
+	if err != nil {
+		return 0, err
+	}
+	got, err := digests(path, func(path string) ([]byte, error) { return s.get(path, nil) })
+	if err != nil {
+		return 0, err
+	}
+	for name, is := range want {
+		if got[name] != is {
+			return 0, fmt.Errorf("%s is not as in the cluster", name)
+		}
+	}
+	if len(got) > len(want) {
+		return 0, fmt.Errorf("%d objects, not %d", len(got), len(want))
+	}
+	return len(want), nil
+}
+
+// digests returns a digest of the spec of each object, with its UID. It reads in pages.
+func digests(path string, get func(string) ([]byte, error)) (map[string][sha256.Size]byte, error) {
+	out := map[string][sha256.Size]byte{}
+	for next := ""; ; {
+		text, err := get(path + "?limit=100&continue=" + url.QueryEscape(next))
+		if err != nil {
+			return nil, err
+		}
 		var list unstructured.UnstructuredList
 		if err := json.Unmarshal(text, &list); err != nil {
-			k.t.Fatal(err)
+			return nil, err
 		}
 		for i := range list.Items {
-			spec, err := json.Marshal(list.Items[i].Object["spec"])
+			object := &list.Items[i]
+			spec, err := json.Marshal(object.Object["spec"])
 			if err != nil {
-				k.t.Fatal(err)
+				return nil, err
 			}
-			out = append(out, list.Items[i].GetName()+" "+string(list.Items[i].GetUID())+" "+string(spec))
+			out[object.GetNamespace()+"/"+object.GetName()] = sha256.Sum256(append(spec, object.GetUID()...))
 		}
-		slices.Sort(out)
-		return out
+		if next = list.GetContinue(); next == "" {
+			return out, nil
+		}
 	}
-	const path = "/apis/networking.istio.io/v1/serviceentries"
-	eventually(k.t, "the objects are those of the cluster", func() error {
-		_, _, there, err := k.api.do(k.t.Context(), "GET", path, "", nil)
-		if err != nil {
-			return err
-		}
-		here, err := s.get(path, nil)
-		if err != nil {
-			return err
-		}
-		if got, want := names(here), names([]byte(there)); !slices.Equal(got, want) {
-			return fmt.Errorf("%v, not %v", got, want)
-		}
-		return nil
-	})
 }

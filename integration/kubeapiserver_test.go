@@ -20,6 +20,7 @@ import (
 	"sync"
 	"testing"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"sigs.k8s.io/yaml"
 
 	"github.com/portolan-mesh/portolan/integration/processtest"
@@ -33,10 +34,11 @@ type kubeAPI struct {
 	url, token string
 	client     *http.Client
 	// ca is the file of the certificate, tokens that of the tokens of users, which is read at the
-	// start; program and process are what runs.
+	// start; program and process are what runs, and etcd has what it stores.
 	ca, tokens string
 	program    processtest.Options
 	process    *processtest.Process
+	etcd       *clientv3.Client
 	users      *authority // signs the certificates of users
 }
 
@@ -119,14 +121,15 @@ func launchKubeAPIServer(t *testing.T, path string, flags ...string) kubeAPI {
 		}
 	}
 	port := freePort(t)
+	etcd, etcdAddress := startEtcdWithClient(t)
 	in := func(name string) string { return filepath.Join(dir, name) }
 	program := processtest.Options{Name: "kube-apiserver", Path: path, Args: append([]string{
-		"--etcd-servers=http://" + startEtcd(t), "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port), "--cert-dir=" + in("certs"),
+		"--etcd-servers=http://" + etcdAddress, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port), "--cert-dir=" + in("certs"),
 		"--token-auth-file=" + in("tokens"), "--service-cluster-ip-range=10.96.0.0/16",
 		"--service-account-issuer=https://localhost", "--service-account-key-file=" + in("sa.key"), "--service-account-signing-key-file=" + in("sa.key"),
 		"--disable-admission-plugins=ServiceAccount", "--client-ca-file=" + in("users.pem"),
 	}, flags...)}
-	a := kubeAPI{url: fmt.Sprintf("https://127.0.0.1:%d", port), token: token, ca: in("certs/apiserver.crt"), tokens: in("tokens"), users: users, program: program, client: &http.Client{
+	a := kubeAPI{url: fmt.Sprintf("https://127.0.0.1:%d", port), token: token, ca: in("certs/apiserver.crt"), tokens: in("tokens"), users: users, etcd: etcd, program: program, client: &http.Client{
 		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, //nolint:gosec // its certificate is its own
 	}}
 	t.Cleanup(a.client.CloseIdleConnections)

@@ -19,6 +19,9 @@ import (
 // defaultFirstSync is how long a first start waits for sources.
 const defaultFirstSync = 5 * time.Second
 
+// longestRead is how many times that a first start waits for a source that is being read.
+const longestRead = 12
+
 // Follower is the cache of a source. Any cache that embeds a cache.Feed is one. The
 // aggregate does not use its handlers, so its worker need not run.
 type Follower interface {
@@ -35,9 +38,10 @@ type Store interface {
 	Await(ctx context.Context, revision int64) (*cache.Snapshot, error)
 }
 
-// Source is one source of configuration. A Cache may have two methods: Degraded, which
-// returns why its content may be old, and Whole, which says whether it serves everything
-// in the source and leaves out nothing as broken.
+// Source is one source of configuration. A Cache may have three methods: Degraded, which
+// returns why its content may be old, Whole, which says whether it serves everything in
+// the source and leaves out nothing as broken, and Reading, which says whether the source
+// has answered and its first content is on the way.
 type Source struct {
 	// Name names the source to users. It is the Meta.Source of the objects of every
 	// source but the store.
@@ -62,7 +66,7 @@ type Options struct {
 	// Sources are in the order of their priority: the first that has a key wins it.
 	Sources []Source
 	// FirstSync bounds how long a first start waits for sources other than the store; 0
-	// is 5 seconds.
+	// is 5 seconds. For one that is being read it waits twelve times as long.
 	FirstSync time.Duration
 	// Merged is called with the objects of all sources before each snapshot of them, and first
 	// when all sources but those Behind were read. It must neither block nor call the cache; nil

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,6 +32,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type fake struct {
 	*cache.Feed
 	end chan error // ends Run
+	// reading says whether it is being read; nil if it is not.
+	reading func() bool
 
 	mu       sync.Mutex // guards the fields below
 	revision int64
@@ -50,6 +53,8 @@ func (f *fake) Run(ctx context.Context) error {
 		return err
 	}
 }
+
+func (f *fake) Reading() bool { return f.reading != nil && f.reading() }
 
 func (f *fake) Degraded() error {
 	f.mu.Lock()
@@ -344,6 +349,36 @@ func TestAFirstStartWaitsForASource(t *testing.T) {
 	late.Start()
 	late.below.publish(cachetest.Put("b", "y", 1))
 	late.awaitObject(cachetest.Key("b", "y"), "below", "1")
+}
+
+// TestAFirstStartWaitsLongerForASourceThatIsRead: until it is not read any more, or has taken too long.
+func TestAFirstStartWaitsLongerForASourceThatIsRead(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ read, asked int32 }{
+		"no more":  {read: 2, asked: 3},
+		"too long": {read: 1000, asked: 11},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := open(t, func(o *aggregate.Options) { o.FirstSync = 5 * time.Millisecond })
+			var asked atomic.Int32
+			b.below.reading = func() bool {
+				if b.all.Snapshot() != nil {
+					t.Error("the cache did not wait for a source that is being read")
+				}
+				return asked.Add(1) <= test.read
+			}
+			b.above.publish()
+			b.Put("a", "x", 1)
+			b.Start()
+			b.Eventually("HasSynced", b.all.HasSynced)
+			if n := asked.Load(); n != test.asked {
+				t.Errorf("the cache started after %d questions, want %d", n, test.asked)
+			}
+			b.below.publish(cachetest.Put("b", "y", 1))
+			b.awaitObject(cachetest.Key("b", "y"), "below", "1")
+		})
+	}
 }
 
 // TestASourceThatFailsKeepsItsObjects: and delays nothing.

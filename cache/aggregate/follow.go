@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -48,8 +49,7 @@ func (c *Cache) Run(ctx context.Context) error {
 		c.start(m)
 	}
 	c.mu.Unlock()
-	patience := time.AfterFunc(c.o.FirstSync, c.waitNoMore)
-	defer patience.Stop()
+	running.Go(func() { c.awaitSources(ctx) })
 	<-ctx.Done()
 	c.mu.Lock()
 	c.start = nil // Add starts nothing from now on
@@ -58,8 +58,29 @@ func (c *Cache) Run(ctx context.Context) error {
 	return failure
 }
 
+// awaitSources ends the wait of a first start, after FirstSync or, while a source is being read,
+// several times that.
+func (c *Cache) awaitSources(ctx context.Context) {
+	for n := 1; retry.Sleep(ctx, c.o.FirstSync) == nil; n++ {
+		if n == longestRead || !c.reading() {
+			c.waitNoMore(time.Duration(n) * c.o.FirstSync)
+			return
+		}
+	}
+}
+
+// reading says whether a first start waits for a source that is being read.
+func (c *Cache) reading() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.ContainsFunc(c.members, func(m *member) bool {
+		r, ok := m.Cache.(interface{ Reading() bool })
+		return ok && m.snapshot == nil && m.failed == nil && r.Reading()
+	})
+}
+
 // waitNoMore ends the wait of a first start.
-func (c *Cache) waitNoMore() {
+func (c *Cache) waitNoMore(waited time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.waited = true
@@ -68,7 +89,7 @@ func (c *Cache) waitNoMore() {
 	}
 	for _, m := range c.members {
 		if m.snapshot == nil && !m.own {
-			c.o.Log.Warn("a source of configuration was not read in time: the server starts without its objects", "source", m.Name, "waited", c.o.FirstSync)
+			c.o.Log.Warn("a source of configuration was not read in time: the server starts without its objects", "source", m.Name, "waited", waited)
 		}
 	}
 	c.publish(false)

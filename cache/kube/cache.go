@@ -71,6 +71,8 @@ type Cache struct {
 	chosen   bool
 	// pending are the kinds that the first snapshot still waits for.
 	pending map[config.GroupVersionKind]bool
+	// lost are the kinds whose last request failed.
+	lost map[config.GroupVersionKind]bool
 	// listed are the kinds with at least one list.
 	listed   map[config.GroupVersionKind]bool
 	revision int64
@@ -96,7 +98,7 @@ func New(o Options) *Cache {
 	}
 	c := &Cache{
 		Feed: cache.NewFeed(cache.FeedOptions{Worker: o.Worker, Schemas: o.Schemas, HistoryMemory: o.HistoryMemory}),
-		o:    o, pending: map[config.GroupVersionKind]bool{}, listed: map[config.GroupVersionKind]bool{}, resources: map[config.GroupVersionKind]kubeschema.GroupVersionResource{},
+		o:    o, pending: map[config.GroupVersionKind]bool{}, lost: map[config.GroupVersionKind]bool{}, listed: map[config.GroupVersionKind]bool{}, resources: map[config.GroupVersionKind]kubeschema.GroupVersionResource{},
 		fault: errNotYet, since: time.Now(),
 	}
 	for _, kind := range o.Schemas.All() {
@@ -228,10 +230,15 @@ func (c *Cache) drop(kind *schema.Schema, but map[types.NamespacedName]bool) {
 // setState takes why a kind is not followed. Without a right to a kind, or its definition,
 // the others are served.
 func (c *Cache) setState(kind *schema.Schema, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if errors.Is(err, cluster.ErrDenied) || errors.Is(err, cluster.ErrAbsent) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
 		c.settled(kind)
+	}
+	if err == nil {
+		delete(c.lost, kind.GroupVersionKind)
+	} else {
+		c.lost[kind.GroupVersionKind] = true
 	}
 }
 
@@ -318,6 +325,21 @@ func (c *Cache) Confirmed() bool {
 	told := len(c.pending) == 0 && c.chosen
 	c.mu.Unlock()
 	return told && c.Snapshot() != nil && c.Degraded() == nil
+}
+
+// Reading says whether the cluster has answered, and its first objects are on the way.
+func (c *Cache) Reading() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.fault != nil {
+		return false
+	}
+	for kind := range c.pending {
+		if c.lost[kind] {
+			return false
+		}
+	}
+	return len(c.pending) > 0
 }
 
 // Place returns where an object is in the cluster, for users.

@@ -83,9 +83,11 @@ func (t patchTable) follow(from, to *PushContext) {
 		gone[f] = !is
 		for _, p := range f.Patches {
 			at := key{kindOf(p), f.Config.Namespace}
-			if added[at] = slices.Clip(added[at]); is {
-				added[at] = append(added[at], filterPatch{f, p})
+			list := added[at]
+			if is {
+				list = append(list, filterPatch{f, p})
 			}
+			added[at] = list // also without a patch: the row changes
 		}
 	}
 	for c := range envoyFilterRows.diff(from, to) {

@@ -110,6 +110,40 @@ func TestCacheRecalls(t *testing.T) {
 	}
 }
 
+// A cluster that has answered is being read until its last kind is there, or cannot be read.
+func TestCacheIsReading(t *testing.T) {
+	t.Parallel()
+	api := kubetest.Start(t)
+	write(t, api, "here", "a.example")
+	release := make(chan bool)
+	api.Harm(func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasSuffix(r.URL.Path, "/serviceentries") {
+			return false
+		}
+		select {
+		case _, waits := <-release:
+			if waits {
+				kubetest.Refuse(w, http.StatusInternalServerError, "InternalError", "no")
+			}
+			return waits
+		case <-r.Context().Done():
+			return true
+		}
+	})
+	r := run(t, api)
+	r.until("the cluster is being read", r.Reading)
+	select {
+	case release <- true: // the list, or what follows it, fails
+	case <-t.Context().Done():
+	}
+	r.until("one kind cannot be read", func() bool { return !r.Reading() })
+	close(release)
+	r.await("ServiceEntry here")
+	if r.Reading() {
+		t.Error("the cluster is being read although everything is there")
+	}
+}
+
 // Without a right to one kind the others are served, and what is known of that one stays.
 func TestCacheWithoutARight(t *testing.T) {
 	t.Parallel()
