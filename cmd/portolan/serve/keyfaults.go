@@ -29,28 +29,20 @@ func (k *keyFaults) faultsIn(snapshot *cache.Snapshot) pmap.Map[string] {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	next, there := k.last, map[string]bool{}
+	next := pmap.Map[string]{}
 	for object := range snapshot.List(schema.TokenIssuer, k.root) {
 		spec, ok := object.Spec.(*access.TokenIssuer)
 		if !ok {
 			continue
 		}
-		source, path := oidc.SourceOf(spec), object.Key().Path()
+		source := oidc.SourceOf(spec)
 		k.keys.Follow(source)
-		there[path] = true
-		switch why := errlist.Cause(k.keys.Problem(source)); {
-		case why == next.Value(path):
-		case why == "":
-			next = next.Delete(path)
-		default:
-			next = next.Set(path, why)
+		if why := errlist.Cause(k.keys.Problem(source)); why != "" {
+			next = next.Set(object.Key().Path(), why)
 		}
 	}
-	for path := range k.last.Keys() {
-		if !there[path] {
-			next = next.Delete(path)
-		}
+	if !pmap.Equal(k.last, next) {
+		k.last = next
 	}
-	k.last = next
-	return next
+	return k.last
 }

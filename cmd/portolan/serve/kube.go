@@ -29,9 +29,8 @@ type clusterSource struct {
 	*kube.Cache
 	name string // of the source
 
-	mu    sync.Mutex // guards the fields below
-	saved pmap.Map[*config.Config]
-	items pmap.Map[lastknown.Item] // those of saved
+	mu    sync.Mutex // guards saved
+	saved savedItems[*config.Config]
 }
 
 // cluster returns a connection to a cluster for one user of it. All users of a kubeconfig
@@ -107,15 +106,26 @@ func (c *clusterSource) Known() (lastknown.Known, bool) {
 	now := c.Snapshot().Configs()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for change := range pmap.Diff(c.saved, now) {
+	return lastknown.Known{Items: c.saved.of(now, func(o *config.Config) lastknown.Item { return (*savedObject)(o) })}, true
+}
+
+// savedItems are the values of a map as items of what is saved.
+type savedItems[V comparable] struct {
+	from  pmap.Map[V]
+	items pmap.Map[lastknown.Item]
+}
+
+// of returns the items for a map. It makes those anew whose values differ from the last call.
+func (s *savedItems[V]) of(now pmap.Map[V], item func(V) lastknown.Item) pmap.Map[lastknown.Item] {
+	for change := range pmap.Diff(s.from, now) {
 		if change.HasNew {
-			c.items = c.items.Set(change.Key, (*savedObject)(change.New))
+			s.items = s.items.Set(change.Key, item(change.New))
 		} else {
-			c.items = c.items.Delete(change.Key)
+			s.items = s.items.Delete(change.Key)
 		}
 	}
-	c.saved = now
-	return lastknown.Known{Items: c.items}, true
+	s.from = now
+	return s.items
 }
 
 // recall returns the objects that were saved.

@@ -13,7 +13,6 @@ import (
 	"github.com/portolan-mesh/portolan/cache/kube/selection"
 	"github.com/portolan-mesh/portolan/discovery/lastknown"
 	"github.com/portolan-mesh/portolan/storage/config"
-	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/meshconfig"
 )
@@ -77,8 +76,7 @@ func (s *server) connections() (out []*cluster.Cluster) {
 // namespaceSource is the Namespaces of a cluster.
 type namespaceSource struct {
 	cluster *cluster.Cluster
-	saved   pmap.Map[*selection.Namespace]
-	items   pmap.Map[lastknown.Item] // those of saved
+	saved   savedItems[*selection.Namespace]
 }
 
 func namespacesOf(cluster string) string { return "namespaces/" + url.PathEscape(cluster) }
@@ -98,15 +96,7 @@ func (n *namespaceSource) Known() (lastknown.Known, bool) {
 	if !ok {
 		return lastknown.Known{}, false
 	}
-	for change := range pmap.Diff(n.saved, now) {
-		if change.HasNew {
-			n.items = n.items.Set(change.Key, (*savedNamespace)(change.New))
-		} else {
-			n.items = n.items.Delete(change.Key)
-		}
-	}
-	n.saved = now
-	return lastknown.Known{Items: n.items}, true
+	return lastknown.Known{Items: n.saved.of(now, func(o *selection.Namespace) lastknown.Item { return (*savedNamespace)(o) })}, true
 }
 
 // recallNamespaces returns the Namespaces that were saved of a cluster.

@@ -257,21 +257,16 @@ func FaultKey(path, name string) string { return path + "/" + name }
 func (f *Follower) Faults() pmap.Map[Fault] {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	next, there := f.last, map[string]bool{}
+	next := pmap.Map[Fault]{}
 	for _, of := range f.state {
-		key := FaultKey(of.secret.Path(), of.name)
-		fault := of.fault()
-		if there[key] = fault.Reason != ""; there[key] && next.Value(key) != fault {
-			next = next.Set(key, fault)
+		if fault := of.fault(); fault.Reason != "" {
+			next = next.Set(FaultKey(of.secret.Path(), of.name), fault)
 		}
 	}
-	for key := range f.last.Keys() {
-		if !there[key] {
-			next = next.Delete(key)
-		}
+	if !pmap.Equal(f.last, next) {
+		f.last = next
 	}
-	f.last = next
-	return next
+	return f.last
 }
 
 // Degraded says which clusters have no kubeconfig that can be used, nil if all have.
