@@ -38,10 +38,9 @@ type Store interface {
 	Await(ctx context.Context, revision int64) (*cache.Snapshot, error)
 }
 
-// Source is one source of configuration. A Cache may have three methods: Degraded, which
-// returns why its content may be old, Whole, which says whether it serves everything in
-// the source and leaves out nothing as broken, and Reading, which says whether the source
-// has answered and its first content is on the way.
+// Source is one source of configuration. A Cache may have three more methods. Degraded returns
+// why its content may be old. Whole says whether it leaves out nothing of the source as broken.
+// Reading says whether the source has answered, and its first content is on the way.
 type Source struct {
 	// Name names the source to users. It is the Meta.Source of the objects of every
 	// source but the store.

@@ -57,9 +57,8 @@ func drawn(draw *rand.Rand) (o metav1.Object, gone bool) {
 	return o, draw.IntN(4) == 0
 }
 
-// TestSoakHistories: whatever became of the objects of clusters, which come, go and get other
-// connections, and of the workloads of other registries, the rows are those of servers that begin with
-// how it is now.
+// TestSoakHistories: objects and workloads change, and clusters come, go and get other connections. The
+// rows are then those of a server that begins with the present state.
 func TestSoakHistories(t *testing.T) {
 	t.Parallel()
 	runs := 8

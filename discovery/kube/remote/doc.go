@@ -1,7 +1,6 @@
 // Package remote follows the clusters of Kubernetes that Secrets of the mesh name, as `istioctl
 // create-remote-secret` writes them. Such a Secret has the label istio/multiCluster: "true" and is in
-// the root namespace. Each of its entries is a cluster: the name of the entry is that of the cluster,
-// and its value a kubeconfig.
+// the root namespace. Each entry of its data is a cluster, by name, and has a kubeconfig.
 //
 //	Follower.Follow     a hook of the worker: opens the Secrets that changed, and says what is wanted
 //	Follower.Run        adds, reconnects and removes registries until they are what is wanted

@@ -26,7 +26,8 @@ func OfRegistry(shard discovery.ShardKey) bool {
 }
 
 // Service judges the endpoints of a service that have no object: what they say of their
-// sidecars, and whether another headless service has them. since has the minute from which on an address said that it takes mutual TLS.
+// sidecars, and whether another headless service has them. since has the minute from which on an
+// address said that it takes mutual TLS.
 func Service(j *verdict.Judge, row *mesh.ServiceRow, since pmap.Map[int64]) {
 	(&judge{j}).service(row, since)
 }
