@@ -1,6 +1,7 @@
 package progress
 
 import (
+	"maps"
 	"testing"
 	"time"
 
@@ -30,6 +31,17 @@ func TestWhoDepartsIsNotExpectedBack(t *testing.T) {
 	d.Return("is back")
 	d.Add("stays") // it drains
 	tally := NewTally(1, 1, nil, []Proxy{{Proxy: &discovery.Proxy{ID: "stays"}}}, nil, d.Nodes())
+	expectReturning := func(when string) {
+		t.Helper()
+		got := map[string]bool{}
+		for _, place := range (&View{ID: "a"}).gone(tally, facts) {
+			got[place.Node] = place.Returning
+		}
+		if want := map[string]bool{"departs": false, "is lost": true, "is back": true}; !maps.Equal(got, want) {
+			t.Errorf("%s, expected back are %v", when, got)
+		}
+	}
+	expectReturning("before the report")
 	writes, err := (&Reporter{ID: "a"}).proxyWrites(tally, facts)
 	if err != nil {
 		t.Fatal(err)
@@ -44,11 +56,5 @@ func TestWhoDepartsIsNotExpectedBack(t *testing.T) {
 		}
 		know(p)
 	}
-	got := map[string]bool{}
-	for _, place := range (&View{ID: "a"}).gone(tally, facts) {
-		got[place.Node] = place.Returning
-	}
-	if returning, ok := got["departs"]; len(got) != 3 || !ok || returning || !got["is lost"] || !got["is back"] {
-		t.Errorf("expected back are %v", got)
-	}
+	expectReturning("after it")
 }

@@ -237,8 +237,8 @@ func elsewhere(id string, facts *statuses.Reports, now time.Time) []Place {
 		place := Place{Node: proxy.Node, Namespace: proxy.Namespace, Seen: proxy.Seen}
 		if replica := liveServer(facts, proxy.Replica); replica != nil && replica.ID != id {
 			place.Server, place.API = replica.ID, urlOf(replica.API)
-		} else if replica == nil {
-			place.Returning = !proxy.Departed && (proxy.Replica != "" || now.Sub(proxy.Seen) < returnWithin) // the server died, or it left
+		} else {
+			place.Returning = !proxy.Departed && (proxy.Replica != "" || now.Sub(proxy.Seen) < returnWithin) // the server died, or it left a moment ago
 		}
 		out = append(out, place)
 	}
@@ -286,6 +286,11 @@ func (v *View) gone(p *Tally, facts *statuses.Reports) []Place {
 		here[proxy.ID] = true
 	}
 	out := slices.DeleteFunc(elsewhere(v.ID, facts, time.Now()), func(place Place) bool { return place.Server != "" || here[place.Node] })
+	for i := range out {
+		if _, departed := p.departed[out[i].Node]; departed { // before the report says so
+			out[i].Returning = false
+		}
+	}
 	slices.SortFunc(out, func(a, b Place) int {
 		return cmp.Or(b.Seen.Compare(a.Seen), strings.Compare(a.Node, b.Node))
 	})

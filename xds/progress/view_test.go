@@ -29,7 +29,7 @@ func TestElsewhere(t *testing.T) {
 		got[p.Node] = p
 	}
 	want := map[string]Place{
-		"here": {Node: "here", Seen: seen}, "gone": {Node: "gone", Seen: seen}, "of a server that died": {Node: "of a server that died", Seen: seen, Returning: true},
+		"here": {Node: "here", Seen: seen, Returning: true}, "gone": {Node: "gone", Seen: seen}, "of a server that died": {Node: "of a server that died", Seen: seen, Returning: true},
 		"departed a moment ago": {Node: "departed a moment ago", Seen: moment},
 		"left a moment ago":     {Node: "left a moment ago", Seen: moment, Returning: true},
 		"there":                 {Node: "there", Server: "cp-2:8/b", API: "http://127.0.0.1:15081", Seen: seen},
