@@ -111,6 +111,10 @@ func byFile(change string) string { return change + " by a file" }
 // inCluster names a change made in the cluster.
 func inCluster(change string) string { return change + " in the cluster" }
 
+// onceShown is the p99 from when a bare watch of the store or of the cluster shows the change: what
+// an API takes for a write is not in it.
+func onceShown(change string) string { return change + ": p99 once shown, median repetition" }
+
 func median(change string) string    { return change + ": p50" }
 func p99(change string) string       { return change + ": p99" }
 func usual(change string) string     { return change + ": p99, median repetition" }
@@ -205,8 +209,8 @@ func besideTheAPI(r *results) []target {
 }
 
 // besideTheStore allows a change in the cluster little more time than the same change in the store,
-// and a first sync little more than the cell without a cluster. A change sends as many messages
-// either way, of the same types.
+// once either is shown, and a first sync little more than the cell without a cluster. A change sends
+// only its own types.
 func besideTheStore(name string) func(*results) []target {
 	const ofChange, ofSync = 1.3, 1.2
 	return func(r *results) []target {
@@ -215,8 +219,8 @@ func besideTheStore(name string) func(*results) []target {
 			out = append(out, target{syncTime, ofSync * other, fmt.Sprintf("%gx %s", ofSync, name)})
 		}
 		for _, change := range r.cell.changes {
-			stored, _ := r.figureOf(r.cell.name, usual(change))
-			out = append(out, target{figure: others(inCluster(change))}, target{usual(inCluster(change)), ofChange * stored, fmt.Sprintf("%gx the store", ofChange)})
+			stored, _ := r.figureOf(r.cell.name, onceShown(change))
+			out = append(out, target{figure: others(inCluster(change))}, target{onceShown(inCluster(change)), ofChange * stored, fmt.Sprintf("%gx the store", ofChange)})
 		}
 		return out
 	}

@@ -5,18 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
-	"time"
 
-	"go.etcd.io/etcd/server/v3/embed"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -29,9 +24,6 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/xdstest/refmesh"
 )
-
-// etcdArg makes this program run the etcd of a cluster.
-const etcdArg = "etcd"
 
 // clusterName is the name of the cluster in the mesh.
 const clusterName = "load"
@@ -54,11 +46,7 @@ func startCluster(ctx context.Context, o options, mesh refmesh.Mesh, dir string)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	own, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	etcd, m, err := startChild(ctx, exec.Command(own, etcdArg, dir), filepath.Join(dir, "etcd.log"), listening)
+	etcd, err := startEtcd(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +60,7 @@ func startCluster(ctx context.Context, o options, mesh refmesh.Mesh, dir string)
 	if err != nil {
 		return nil, err
 	}
-	server, err := kubeapi.Prepare(kubeapi.Options{Dir: dir, Etcd: m[1], Port: port, ServiceRange: "10.64.0.0/12"})
+	server, err := kubeapi.Prepare(kubeapi.Options{Dir: dir, Etcd: "http://" + etcd.address, Port: port, ServiceRange: "10.64.0.0/12"})
 	if err != nil {
 		return nil, err
 	}
@@ -95,46 +83,6 @@ func startCluster(ctx context.Context, o options, mesh refmesh.Mesh, dir string)
 		return nil, err
 	}
 	return k, k.fill(ctx, mesh)
-}
-
-// freePort returns a port of the loopback on which nobody listens.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	return l.Addr().(*net.TCPAddr).Port, l.Close()
-}
-
-// beEtcd runs an etcd, with its data in a directory, until ctx ends.
-func beEtcd(ctx context.Context, dir string) error {
-	port, err := freePort()
-	if err != nil {
-		return err
-	}
-	at := url.URL{Scheme: "http", Host: fmt.Sprintf("127.0.0.1:%d", port)}
-	c := embed.NewConfig()
-	c.Dir, c.LogLevel = filepath.Join(dir, "data"), "error"
-	c.ListenClientUrls, c.AdvertiseClientUrls, c.ListenPeerUrls = []url.URL{at}, []url.URL{at}, nil
-	etcd, err := embed.StartEtcd(c)
-	if err != nil {
-		return err
-	}
-	defer etcd.Close()
-	select {
-	case <-ctx.Done():
-		return nil
-	case err := <-etcd.Err():
-		return err
-	case <-etcd.Server.ReadyNotify():
-	}
-	fmt.Fprintf(os.Stderr, "listening on %s\n", &at)
-	select {
-	case <-ctx.Done():
-		return nil
-	case err := <-etcd.Err():
-		return err
-	}
 }
 
 // flags returns the flags of a server that follows the cluster.
@@ -167,8 +115,7 @@ func (k *cluster) fill(ctx context.Context, mesh refmesh.Mesh) error {
 	}
 	// Proxies shall not see the service of the API server: the mesh does not have it.
 	hidden := func(ctx context.Context) error {
-		_, err := k.patch(ctx, "/api/v1/namespaces/default/services/kubernetes", `{"metadata":{"annotations":{"networking.istio.io/exportTo":"~"}}}`)
-		return err
+		return k.patch(ctx, "/api/v1/namespaces/default/services/kubernetes", `{"metadata":{"annotations":{"networking.istio.io/exportTo":"~"}}}`)
 	}
 	if err := together(ctx, append(first, hidden)); err != nil {
 		return err
@@ -224,45 +171,24 @@ func (k *cluster) create(ctx context.Context, object *config.Config) error {
 	return err
 }
 
-// change writes a changed object, and returns its version: of a ServiceEntry the EndpointSlice, of
-// any other its spec.
-func (k *cluster) change(ctx context.Context, object *config.Config) (version string, err error) {
+// change writes a changed object: of a ServiceEntry the EndpointSlice, of any other its spec.
+func (k *cluster) change(ctx context.Context, object *config.Config) error {
 	text, err := config.ToJSON(object, "")
 	if _, isService := object.Spec.(*networking.ServiceEntry); isService {
 		text, err = json.Marshal(map[string]any{"endpoints": sliceOf(object).Endpoints})
 	}
 	if err != nil {
-		return "", err
+		return err
 	}
-	answer, err := k.patch(ctx, pathOf(object)+"/"+object.Name, string(text))
-	if err != nil {
-		return "", err
-	}
-	var now versioned
-	err = json.Unmarshal([]byte(answer), &now)
-	return now.Metadata.ResourceVersion, err
+	return k.patch(ctx, pathOf(object)+"/"+object.Name, string(text))
 }
 
-func (k *cluster) patch(ctx context.Context, path, body string) (answer string, err error) {
-	return k.Send(ctx, "PATCH", path, body, map[string]string{"Content-Type": "application/merge-patch+json"})
+func (k *cluster) patch(ctx context.Context, path, body string) error {
+	_, err := k.Send(ctx, "PATCH", path, body, map[string]string{"Content-Type": "application/merge-patch+json"})
+	return err
 }
 
-type versioned struct{ Metadata metav1.ObjectMeta }
-
-// watching is a bare watch of one object.
-type watching struct {
-	events chan sight
-	stop   func()
-}
-
-// sight is when a version of the object was seen.
-type sight struct {
-	version string
-	at      time.Time
-	err     error // of the watch, which has ended
-}
-
-// watch begins a watch of what change writes.
+// watch begins a bare watch of what change writes.
 func (k *cluster) watch(ctx context.Context, object *config.Config) (*watching, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	at := k.URL + pathOf(object) + "?watch=1&fieldSelector=metadata.name%3D" + object.Name
@@ -277,39 +203,15 @@ func (k *cluster) watch(ctx context.Context, object *config.Config) (*watching, 
 		cancel()
 		return nil, err
 	}
-	w := &watching{events: make(chan sight, 100)}
-	var running sync.WaitGroup
-	running.Go(func() {
-		defer func() { _ = a.Body.Close() }()
-		for from := json.NewDecoder(a.Body); ; {
-			var event struct{ Object versioned }
-			err := from.Decode(&event)
-			select {
-			case w.events <- sight{event.Object.Metadata.ResourceVersion, time.Now(), err}:
-			case <-ctx.Done():
-				return
-			}
-			if err != nil {
-				return
-			}
-		}
-	})
-	w.stop = func() { cancel(); running.Wait() }
-	return w, nil
-}
-
-// saw waits until the watch has seen a version, and returns when.
-func (w *watching) saw(ctx context.Context, version string) (time.Time, error) {
-	for {
-		select {
-		case s := <-w.events:
-			if s.err != nil || s.version == version {
-				return s.at, s.err
-			}
-		case <-ctx.Done():
-			return time.Time{}, ctx.Err()
-		}
+	if a.StatusCode != http.StatusOK {
+		cancel()
+		return nil, errors.Join(fmt.Errorf("watch %s: %s", at, a.Status), a.Body.Close())
 	}
+	from := json.NewDecoder(a.Body)
+	return watchBy(ctx, func() { cancel(); _ = a.Body.Close() }, func() error {
+		var event json.RawMessage
+		return from.Decode(&event)
+	}), nil
 }
 
 // pathOf returns where the cluster has the objects that change writes.

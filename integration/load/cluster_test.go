@@ -15,7 +15,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/portolan-mesh/portolan/integration/load/fleet"
-	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/xdstest/refmesh"
 )
@@ -33,18 +32,17 @@ func TestKubernetesHalfOfTheMesh(t *testing.T) {
 		name: "20:2/kubernetes", mesh: mesh, proxies: 2, variant: protocol.Delta, changes: []string{"endpoint", "routes"}, kubernetes: true, targets: besideTheStore("20:2"),
 	}}
 	r.report.cells = []*results{r}
-	whole := startWith(t, o, slices.Concat(mesh.Objects(), mesh.ObjectsOfCluster()))
-	kube, err := startCluster(t.Context(), o, mesh, t.TempDir())
+	m := &run{options: o, results: r, record: &recorder{}}
+	stop, err := m.startHalves(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := kube.stop(); err != nil {
+		if err := stop(); err != nil {
 			t.Error(err)
 		}
 	})
-	half := startWith(t, o, mesh.Objects(), kube.flags()...)
-	m := &run{options: o, results: r, record: &recorder{}, kube: kube, server: half}
+	m.server = serveWith(t, o, slices.Concat(m.kube.flags(), m.etcd.flags())...)
 	if err := m.besideCluster(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -58,24 +56,27 @@ func TestKubernetesHalfOfTheMesh(t *testing.T) {
 				t.Errorf("%s is %v", figure, got[figure])
 			}
 		}
-		if target := r.targets()[usual(inCluster(kind))]; target.most != 1.3*got[usual(kind)] {
+		if target := r.targets()[onceShown(inCluster(kind))]; target.most != 1.3*got[onceShown(kind)] {
 			t.Errorf("%s is judged by %v", kind, target)
 		}
 	}
+	whole := serveWith(t, o)
+	if err := whole.write(t.Context(), slices.Concat(mesh.Objects(), mesh.ObjectsOfCluster())); err != nil {
+		t.Fatal(err)
+	}
 	sent := &recorder{}
-	f, stop := follow(t.Context(), fleet.Options{Address: whole.xds, Proxies: 1, Variant: protocol.Delta, Node: m.node(r.cell, 0), Record: sent.take})
-	defer stop()
+	f, end := follow(t.Context(), fleet.Options{Address: whole.xds, Proxies: 1, Variant: protocol.Delta, Node: m.node(r.cell, 0), Record: sent.take})
+	defer end()
 	if _, err := f.AwaitSync(t.Context(), o.silence); err != nil {
 		t.Fatal(err)
 	}
 	compareResources(t, firstOf(t, m.record), firstOf(t, sent))
 }
 
-// startWith starts a server with objects in its store.
-func startWith(t *testing.T, o options, objects []*config.Config, flags ...string) *server {
+// serveWith starts a server with flags.
+func serveWith(t *testing.T, o options, flags ...string) *server {
 	t.Helper()
-	dir := t.TempDir()
-	s, err := startServer(t.Context(), o.binary, dir, append(flags, "--route-delta=auto")...)
+	s, err := startServer(t.Context(), o.binary, t.TempDir(), append(flags, "--route-delta=auto")...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,9 +85,6 @@ func startWith(t *testing.T, o options, objects []*config.Config, flags ...strin
 			t.Error(err)
 		}
 	})
-	if err := s.write(t.Context(), objects); err != nil {
-		t.Fatal(err)
-	}
 	return s
 }
 

@@ -264,7 +264,7 @@ func TestTheGridHasWhatItIsJudgedBy(t *testing.T) {
 			r.report.cells = []*results{r}
 			for _, change := range c.changes {
 				r.add(p99(change), seconds, 1)
-				r.add(usual(change), seconds, 1)
+				r.add(onceShown(change), seconds, 1)
 			}
 		}
 		for figure, target := range r.targets() {

@@ -34,7 +34,8 @@ type run struct {
 	server *server
 	flags  []string // of the server
 	mutual *mutual  // nil in plaintext
-	kube   *cluster // nil without
+	kube   *cluster // with half of the mesh, and etcd of the server with the other; nil if an embedded store has all
+	etcd   *etcdServer
 	fleet  *fleet.Fleet
 	record *recorder // of the responses to the first proxy
 	floor  floor.Recording
@@ -50,10 +51,11 @@ func measureCell(ctx context.Context, o options, dir string, r *results) (err er
 		}
 	}
 	if r.cell.kubernetes {
-		if m.kube, err = startCluster(ctx, o, r.cell.mesh, filepath.Join(dir, "kubernetes")); err != nil {
-			return fmt.Errorf("cluster: %w", err)
+		stop, err2 := m.startHalves(ctx, dir)
+		if err2 != nil {
+			return err2
 		}
-		defer func() { err = errors.Join(err, m.kube.stop()) }()
+		defer func() { err = errors.Join(err, stop()) }()
 	}
 	if m.flags, err = m.serverFlags(dir); err != nil {
 		return err
@@ -86,7 +88,7 @@ func (m *run) serverFlags(dir string) ([]string, error) {
 		out = append(out, m.mutual.flags()...)
 	}
 	if m.kube != nil {
-		out = append(out, m.kube.flags()...)
+		out = slices.Concat(out, m.kube.flags(), m.etcd.flags())
 	}
 	if !m.cell.noAutoMTLS {
 		return out, nil
@@ -278,13 +280,11 @@ type changed struct {
 	fromAnswer bool            // times begin when the write is answered, not when it is sent
 	took       []time.Duration // of each proxy and repetition
 	p99s       []time.Duration // of each repetition
-	// answered are the times after which the API answered the writes.
-	answered []time.Duration
-	cpu      time.Duration // of all
-	later    time.Duration // with what followed before the next
-	own      time.Duration // of this process, whose proxies took them
-	counts   fleet.Counts  // of all
-	reps     int
+	cpu        time.Duration   // of all
+	later      time.Duration   // with what followed before the next
+	own        time.Duration   // of this process, whose proxies took them
+	counts     fleet.Counts    // of all
+	reps       int
 }
 
 // pause is the silence after which a change is over. Within cleaned a server collects its
@@ -333,7 +333,6 @@ func (m *run) once(ctx context.Context, f *fleet.Fleet, p meter.Process, kind st
 	if err := do(); err != nil {
 		return err
 	}
-	to.answered = append(to.answered, time.Since(began))
 	times, err := receipt.Await(ctx)
 	if err != nil {
 		return err
