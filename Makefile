@@ -96,7 +96,7 @@ bench-store: ## the store and its cache beside a plain etcd client, as ratios; S
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/portolan ./integration/benchstore
 	bin/benchstore -server bin/portolan $(if $(STRICT),-strict)
 
-bench-push: ## the cost of a push for many proxies, beside Istio's and a server that only sends; CELLS= selects, STRICT=1 fails where a target is missed
+bench-push: kube-apiserver ## the cost of a push for many proxies, beside Istio's and a server that only sends; CELLS= selects, STRICT=1 fails where a target is missed
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/portolan ./integration/load
 	bin/load $(if $(STRICT),-strict) $(if $(CELLS),-cells '$(CELLS)')
 

@@ -135,9 +135,7 @@ func (c *clusterScene) podUpstream(name string) *upstream {
 // kubeconfig writes a kubeconfig for a server at an address.
 func (a kubeAPI) kubeconfig(t testing.TB, file, address string) {
 	t.Helper()
-	text := fmt.Sprintf(`{"kind": "Config", "apiVersion": "v1", "current-context": "east", "contexts": [{"name": "east", "context": {"cluster": "c", "user": "u"}}],
-"clusters": [{"name": "c", "cluster": {"server": "https://%s", "insecure-skip-tls-verify": true}}], "users": [{"name": "u", "user": {"token": %q}}]}`, address, a.token)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(file, a.plain().Kubeconfig("east", address), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -49,7 +49,7 @@ func (m *run) besideFloor(ctx context.Context, dir string) (err error) {
 				return fmt.Errorf("floor: %s: %w", kind, err)
 			}
 		}
-		m.addChange(kind, of, floored)
+		m.addChange(kind, kind, of, floored)
 	}
 	return nil
 }

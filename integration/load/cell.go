@@ -31,6 +31,8 @@ type cell struct {
 	reconnect bool
 	// files makes the same changes by files of a directory, on a second server.
 	files bool
+	// kubernetes makes the same changes in a cluster, which has half of the services.
+	kubernetes bool
 	// mutual connects all proxies over mutual TLS, to the floor as well.
 	mutual bool
 	// noAutoMTLS disables automatic mutual TLS between workloads.
@@ -79,6 +81,7 @@ func grid() []cell {
 		{name: "1000:200/peers", mesh: peers, proxies: 200, variant: protocol.Delta, changes: []string{"endpoint", "routes"}, targets: besideOff("1000:200/peers-off")},
 		{name: "1000:200/policies", mesh: refmesh.Mesh{Services: 1000, Policies: true}, proxies: 200, variant: protocol.Delta, changes: []string{"endpoint", "routes", "policy"}, targets: besideNone("1000:200")},
 		{name: "1000:200/patched", mesh: refmesh.Mesh{Services: 1000, Patches: 50}, proxies: 200, variant: protocol.Delta, changes: []string{"endpoint", "routes"}, targets: besideUnpatched("1000:200")},
+		{name: "1000:200/kubernetes", mesh: refmesh.Mesh{Services: 1000, HalfInCluster: true}, proxies: 200, variant: protocol.Delta, changes: []string{"endpoint", "routes"}, kubernetes: true, targets: besideTheStore("1000:200")},
 		{name: "1000:200/whole", mesh: thousand, proxies: 200, variant: protocol.Delta, whole: true, changes: []string{"routes"}, floor: true},
 		{name: "1000:200/spread", mesh: spread, proxies: 200, variant: protocol.Delta, spread: true, changes: everyChange, targets: timesOtherCell("1000:200", 2)},
 		{name: "5000:50", mesh: five, proxies: 50, variant: protocol.Delta, changes: everyChange, targets: fifty(parts{endpoint: 2, endpointCPU: 2, routes: 200, routesCPU: 200})},
@@ -104,6 +107,13 @@ const (
 // byFile names a change made by a file. Its times begin after the period for which a file has
 // to be at rest.
 func byFile(change string) string { return change + " by a file" }
+
+// inCluster names a change made in the cluster.
+func inCluster(change string) string { return change + " in the cluster" }
+
+// onceShown is the p99 from when a bare watch of the store or of the cluster shows the change: what
+// an API takes for a write is not in it.
+func onceShown(change string) string { return change + ": p99 once shown, median repetition" }
 
 func median(change string) string    { return change + ": p50" }
 func p99(change string) string       { return change + ": p99" }
@@ -196,6 +206,24 @@ func besideTheAPI(r *results) []target {
 		out = append(out, target{p99(byFile(change)), 2 * through, "2x the API"})
 	}
 	return out
+}
+
+// besideTheStore allows a change in the cluster little more time than the same change in the store,
+// once either is shown, and a first sync little more than the cell without a cluster. A change sends
+// only its own types.
+func besideTheStore(name string) func(*results) []target {
+	const ofChange, ofSync = 1.3, 1.2
+	return func(r *results) []target {
+		out := r.nothingElse()
+		if other, measured := r.figureOf(name, syncTime); measured {
+			out = append(out, target{syncTime, ofSync * other, fmt.Sprintf("%gx %s", ofSync, name)})
+		}
+		for _, change := range r.cell.changes {
+			stored, _ := r.figureOf(r.cell.name, onceShown(change))
+			out = append(out, target{figure: others(inCluster(change))}, target{onceShown(inCluster(change)), ofChange * stored, fmt.Sprintf("%gx the store", ofChange)})
+		}
+		return out
+	}
 }
 
 func idleConnections(*results) []target {

@@ -8,7 +8,8 @@
 // then single changes, from when a write is sent to the API until the proxies have received it.
 // For some cells it also runs a server that only sends the same bytes (floor), and istio.go has
 // Istio's figures. Targets derive from both (cell.go). Some cells use mutual TLS (mutual.go),
-// and so does their floor.
+// and so does their floor. One has half of its services in a cluster of Kubernetes: an API server
+// beside the store, each on an etcd of its own (kubernetes.go, cluster.go, etcd.go).
 //
 // With -address it simulates proxies of the mesh against any server of ADS, and prints what
 // they received. -change runs a command that changes something.

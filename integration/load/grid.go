@@ -55,6 +55,9 @@ func writeMesh(ctx context.Context, o options, mesh refmesh.Mesh, dir string) (s
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return "", err
 	}
+	if mesh.HalfInCluster {
+		return dir, nil // the cell writes both halves
+	}
 	s, err := startServer(ctx, o.binary, dir)
 	if err != nil {
 		return "", err

@@ -14,23 +14,29 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest/refmesh"
 )
 
-// TestMain lets this program be the floor server, as the tool does.
+// TestMain lets this program be the floor server and an etcd, as the tool does.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 4 && os.Args[1] == floorArg {
+	if len(os.Args) == 4 && os.Args[1] == floorArg || len(os.Args) == 3 && os.Args[1] == etcdArg {
 		main()
 		return
 	}
 	os.Exit(m.Run())
 }
 
-// smallOptions returns the options for a small mesh, the mesh, and a directory that it was written
-// into.
-func smallOptions(t *testing.T) (o options, mesh refmesh.Mesh, dir string) {
+// smallOptions returns the options for a small mesh.
+func smallOptions(t *testing.T) options {
 	t.Helper()
-	o = options{
+	return options{
 		binary: buildPortolan(t), reps: 2, silence: 300 * time.Millisecond, idle: time.Second, rest: 50 * time.Millisecond,
 		timeout: 2 * time.Minute, interception: "REDIRECT", changes: regexp.MustCompile(""),
 	}
+}
+
+// smallMesh returns the options for a small mesh, the mesh, and a directory that it was written
+// into.
+func smallMesh(t *testing.T) (o options, mesh refmesh.Mesh, dir string) {
+	t.Helper()
+	o = smallOptions(t)
 	mesh = refmesh.Mesh{Services: 20}
 	dir, err := writeMesh(t.Context(), o, mesh, filepath.Join(t.TempDir(), "mesh"))
 	if err != nil {
@@ -42,7 +48,7 @@ func smallOptions(t *testing.T) (o options, mesh refmesh.Mesh, dir string) {
 // TestACellIsMeasured runs small cells against the real binary. Every figure is there, a change
 // sends only the types that it changes, and the floor server has sent the same.
 func TestACellIsMeasured(t *testing.T) {
-	o, mesh, dir := smallOptions(t)
+	o, mesh, dir := smallMesh(t)
 	for _, v := range []protocol.Variant{protocol.Delta, protocol.StateOfTheWorld} {
 		r := &results{floors: map[string]float64{}, report: &report{}, cell: cell{
 			name: "20:4", mesh: mesh, proxies: 4, variant: v,
@@ -57,7 +63,7 @@ func TestACellIsMeasured(t *testing.T) {
 
 // TestACellIsMeasuredOverMutualTLS: the same over mutual TLS.
 func TestACellIsMeasuredOverMutualTLS(t *testing.T) {
-	o, mesh, dir := smallOptions(t)
+	o, mesh, dir := smallMesh(t)
 	o.changes = regexp.MustCompile("^(endpoint|routes)$")
 	r := &results{floors: map[string]float64{}, report: &report{}, cell: cell{
 		name: "20:4/mtls", mesh: mesh, proxies: 4, variant: protocol.Delta, mutual: true,
@@ -76,7 +82,7 @@ func TestACellIsMeasuredOverMutualTLS(t *testing.T) {
 // TestFilesAreMeasuredBesideTheAPI runs a small cell. Every figure is there, and the target of
 // a file is that of the API.
 func TestFilesAreMeasuredBesideTheAPI(t *testing.T) {
-	o, mesh, dir := smallOptions(t)
+	o, mesh, dir := smallMesh(t)
 	r := &results{floors: map[string]float64{}, report: &report{}, cell: cell{
 		name: "20:2/files", mesh: mesh, proxies: 2, variant: protocol.Delta, changes: []string{"endpoint", "routes"}, files: true, targets: besideTheAPI,
 	}}
@@ -103,7 +109,7 @@ func TestFilesAreMeasuredBesideTheAPI(t *testing.T) {
 // TestARestartSendsNothingAgain: proxies that reconnect to a restarted server receive only what
 // has changed, with VHDS and without.
 func TestARestartSendsNothingAgain(t *testing.T) {
-	o, mesh, dir := smallOptions(t)
+	o, mesh, dir := smallMesh(t)
 	for _, whole := range []bool{false, true} {
 		r := &results{floors: map[string]float64{}, report: &report{}, cell: cell{
 			name: "20:4/reconnect", mesh: mesh, proxies: 4, variant: protocol.Delta, whole: whole, reconnect: true,
@@ -254,10 +260,11 @@ func TestTheGridHasWhatItIsJudgedBy(t *testing.T) {
 				r.floors[usual(change)] = 1
 			}
 		}
-		if c.files { // compared with the same cell's changes through the API
+		if c.files || c.kubernetes { // compared with the same cell's changes in the store
 			r.report.cells = []*results{r}
 			for _, change := range c.changes {
 				r.add(p99(change), seconds, 1)
+				r.add(onceShown(change), seconds, 1)
 			}
 		}
 		for figure, target := range r.targets() {

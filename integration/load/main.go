@@ -19,6 +19,7 @@ const floorArg = "floor"
 type options struct {
 	// of the grid
 	binary              string
+	kubeAPIServer       string
 	cells, changes      *regexp.Regexp
 	reps                int
 	silence, idle, rest time.Duration
@@ -41,6 +42,10 @@ func main() {
 		exit(beFloor(ctx, os.Args[2], os.Args[3]))
 		return
 	}
+	if len(os.Args) == 3 && os.Args[1] == etcdArg {
+		exit(beEtcd(ctx, os.Args[2]))
+		return
+	}
 	o := parse()
 	switch {
 	case o.list:
@@ -59,6 +64,7 @@ func parse() options {
 	cells := flag.String("cells", "", "measure only the cells whose names this regular expression matches")
 	changes := flag.String("changes", "", "measure only such changes: endpoint, routes, rule, policy, secret, new, deleted")
 	flag.StringVar(&o.binary, "binary", "bin/portolan", "the portolan that is measured")
+	flag.StringVar(&o.kubeAPIServer, "kube-apiserver", ".tools/kube-apiserver", "Kubernetes' own API server, for the cell with a cluster; make kube-apiserver builds it")
 	flag.IntVar(&o.reps, "reps", 10, "how often each change is made")
 	flag.DurationVar(&o.silence, "silence", 500*time.Millisecond, "how long nothing may come for all to be said to be sent")
 	flag.DurationVar(&o.rest, "rest", 1500*time.Millisecond, "how long a server is left alone half a second after a change")

@@ -34,6 +34,8 @@ type run struct {
 	server *server
 	flags  []string // of the server
 	mutual *mutual  // nil in plaintext
+	kube   *cluster // with half of the mesh, and etcd of the server with the other; nil if an embedded store has all
+	etcd   *etcdServer
 	fleet  *fleet.Fleet
 	record *recorder // of the responses to the first proxy
 	floor  floor.Recording
@@ -47,6 +49,13 @@ func measureCell(ctx context.Context, o options, dir string, r *results) (err er
 		if m.mutual, err = newMutual(filepath.Join(dir, "mutual")); err != nil {
 			return err
 		}
+	}
+	if r.cell.kubernetes {
+		stop, err2 := m.startHalves(ctx, dir)
+		if err2 != nil {
+			return err2
+		}
+		defer func() { err = errors.Join(err, stop()) }()
 	}
 	if m.flags, err = m.serverFlags(dir); err != nil {
 		return err
@@ -66,6 +75,8 @@ func measureCell(ctx context.Context, o options, dir string, r *results) (err er
 		return m.reconnect(ctx, dir)
 	case r.cell.files:
 		return m.files(ctx, dir)
+	case r.cell.kubernetes:
+		return m.besideCluster(ctx)
 	}
 	return errors.Join(m.changes(ctx), m.besideFloor(ctx, dir))
 }
@@ -75,6 +86,9 @@ func (m *run) serverFlags(dir string) ([]string, error) {
 	out := m.cell.flags()
 	if m.mutual != nil {
 		out = append(out, m.mutual.flags()...)
+	}
+	if m.kube != nil {
+		out = slices.Concat(out, m.kube.flags(), m.etcd.flags())
 	}
 	if !m.cell.noAutoMTLS {
 		return out, nil
@@ -237,13 +251,18 @@ func expected(kind string, v protocol.Variant, mark []byte) (is []fleet.Expectat
 
 // makeChange returns a change of a kind; n makes each a different one.
 func makeChange(mesh refmesh.Mesh, kind string, n int) refmesh.Change {
+	return changeOf(mesh, kind, refmesh.Target, n)
+}
+
+// changeOf returns a change of a kind, of a service if it concerns one.
+func changeOf(mesh refmesh.Mesh, kind string, service, n int) refmesh.Change {
 	switch kind {
 	case "endpoint":
-		return mesh.ChangeEndpoint(refmesh.Target, n)
+		return mesh.ChangeEndpoint(service, n)
 	case "routes":
-		return mesh.ChangeRoutes(refmesh.Target, n)
+		return mesh.ChangeRoutes(service, n)
 	case "rule":
-		return mesh.ChangeRule(refmesh.Target, n)
+		return mesh.ChangeRule(service, n)
 	case "secret":
 		return mesh.ChangeSecret(n + 1)
 	case "policy":
@@ -258,13 +277,14 @@ func makeChange(mesh refmesh.Mesh, kind string, n int) refmesh.Change {
 
 // changed has the results of the repetitions of a change.
 type changed struct {
-	took   []time.Duration // of each proxy and repetition
-	p99s   []time.Duration // of each repetition
-	cpu    time.Duration   // of all
-	later  time.Duration   // with what followed before the next
-	own    time.Duration   // of this process, whose proxies took them
-	counts fleet.Counts    // of all
-	reps   int
+	fromAnswer bool            // times begin when the write is answered, not when it is sent
+	took       []time.Duration // of each proxy and repetition
+	p99s       []time.Duration // of each repetition
+	cpu        time.Duration   // of all
+	later      time.Duration   // with what followed before the next
+	own        time.Duration   // of this process, whose proxies took them
+	counts     fleet.Counts    // of all
+	reps       int
 }
 
 // pause is the silence after which a change is over. Within cleaned a server collects its
@@ -292,7 +312,7 @@ func (m *run) change(ctx context.Context, kind string) error {
 		}
 		m.marks[kind], m.floor.Changes[kind] = change, m.record.all()
 	}
-	m.addChange(kind, all, m.add)
+	m.addChange(kind, kind, all, m.add)
 	each := func(d time.Duration) string { return seconds.text(d.Seconds() / float64(all.reps)) }
 	m.note("%s: %s of CPU with all that follows within %s, and %s of the simulated proxies", kind, each(all.later), cleaned+m.rest, each(all.own))
 	return profiled()
@@ -346,8 +366,8 @@ func (m *run) once(ctx context.Context, f *fleet.Fleet, p meter.Process, kind st
 	return err
 }
 
-// addChange adds the results of a change as figures.
-func (m *run) addChange(kind string, c changed, add adding) {
+// addChange adds the results of a change of a kind as figures of a name.
+func (m *run) addChange(name, kind string, c changed, add adding) {
 	_, types := expected(kind, m.cell.variant, nil)
 	var other int64
 	for typeURL, n := range c.counts {
@@ -356,12 +376,12 @@ func (m *run) addChange(kind string, c changed, add adding) {
 		}
 	}
 	reps := float64(c.reps)
-	add(median(kind), seconds, quantile(c.took, 0.5).Seconds())
-	add(p99(kind), seconds, quantile(c.took, 0.99).Seconds())
-	add(usual(kind), seconds, quantile(c.p99s, 0.5).Seconds())
-	add(changeCPU(kind), seconds, c.cpu.Seconds()/reps)
-	add(bytesOf(kind), bytes, m.perProxy(c.counts.Total().Bytes)/reps)
-	add(others(kind), count, m.perProxy(other)/reps)
+	add(median(name), seconds, quantile(c.took, 0.5).Seconds())
+	add(p99(name), seconds, quantile(c.took, 0.99).Seconds())
+	add(usual(name), seconds, quantile(c.p99s, 0.5).Seconds())
+	add(changeCPU(name), seconds, c.cpu.Seconds()/reps)
+	add(bytesOf(name), bytes, m.perProxy(c.counts.Total().Bytes)/reps)
+	add(others(name), count, m.perProxy(other)/reps)
 }
 
 // quantile returns a quantile of the times, of which there must be some. It sorts them.

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -99,11 +100,13 @@ type server struct {
 
 var announced = regexp.MustCompile(`msg=ready api=(\S+) xds=(\S+)(?: secure-xds=(\S+))?`)
 
-// startServer runs a server on a data directory and waits until it is ready.
+// startServer runs a server on a data directory, unless the arguments name an etcd, and waits until
+// it is ready.
 func startServer(ctx context.Context, binary, dir string, args ...string) (*server, error) {
-	all := append([]string{
-		"serve", "--data-dir", filepath.Join(dir, "data"), "--api-address", "127.0.0.1:0", "--xds-address", "127.0.0.1:0", "--pprof",
-	}, args...)
+	all := append([]string{"serve", "--api-address", "127.0.0.1:0", "--xds-address", "127.0.0.1:0", "--pprof"}, args...)
+	if !slices.Contains(args, etcdFlag) {
+		all = append(all, "--data-dir", filepath.Join(dir, "data"))
+	}
 	c, m, err := startChild(ctx, exec.Command(binary, all...), filepath.Join(dir, "server.log"), announced)
 	if err != nil {
 		return nil, err

@@ -48,9 +48,7 @@ func (j *judge) destinationRule(object *config.Config) {
 	j.ruleOfClients(object, spec, services)
 	j.zones(object, spec)
 	j.encryption(object, spec, services)
-	for i, subset := range spec.GetSubsets() {
-		j.emptySubset(verdict.At("spec.subsets", i), subset, services)
-	}
+	j.emptySubsets(spec.GetSubsets(), services)
 }
 
 // clients warns of a workloadSelector that selects no known proxy.
@@ -90,26 +88,6 @@ func (j *judge) tunnels(spec *networking.DestinationRule, services []*mesh.Servi
 			})
 		}
 	}
-}
-
-// emptySubset warns of a subset that selects no endpoint of the services.
-func (j *judge) emptySubset(field string, subset *networking.Subset, services []*mesh.ServiceRow) {
-	selector, some := labels.Instance(subset.GetLabels()), false
-	for _, s := range services {
-		for _, e := range j.Endpoints(s) {
-			if some = true; selector.SubsetOf(e.Labels) {
-				return
-			}
-		}
-	}
-	if !some || len(selector) == 0 {
-		return // without endpoints there is nothing to select; without labels it selects all
-	}
-	j.Add(verdict.Verdict{
-		Code: verdict.SubsetEmpty, Field: field,
-		Message: fmt.Sprintf("%q selects no endpoint of the service, since none has the labels %s: requests to it are answered with 503", subset.GetName(), selector),
-		Remedy:  "mend the labels, or give them to endpoints",
-	})
 }
 
 // merged warns of the parts of a rule that have no effect because of older rules of the same

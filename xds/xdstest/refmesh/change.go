@@ -81,9 +81,9 @@ func (m Mesh) ChangeGateway(n int) Change {
 // each n.
 func (m Mesh) ChangeSidecar(n int) Change {
 	const imports = 10
-	hosts := []string{"*/" + Host(Target)}
+	hosts := []string{"*/" + m.Host(Target)}
 	for i := range imports {
-		hosts = append(hosts, "*/"+Host((Target+1+n*imports+i)%m.Services))
+		hosts = append(hosts, "*/"+m.Host((Target+1+n*imports+i)%m.Services))
 	}
 	return Change{Objects: []*config.Config{sidecar(Namespace(0), hosts)}}
 }
@@ -154,7 +154,7 @@ func certificate(n int) (cert, private, mark []byte) {
 // NewService adds a service to the mesh: another one for each n.
 func (m Mesh) NewService(n int) Change {
 	i := m.Services + n
-	return Change{Objects: []*config.Config{m.ServiceEntry(i)}, Mark: []byte(Host(i))}
+	return Change{Objects: []*config.Config{m.ServiceEntry(i)}, Mark: []byte(m.Host(i))}
 }
 
 // DeleteService deletes the service of NewService.

@@ -22,7 +22,7 @@ func (m Mesh) Patch(i int) *config.Config {
 	switch i % 5 {
 	case 0:
 		patch = merged(networking.EnvoyFilter_CLUSTER, map[string]any{"connect_timeout": fmt.Sprintf("%ds", i+1)})
-		patch.Match.ObjectTypes = &networking.EnvoyFilter_EnvoyConfigObjectMatch_Cluster{Cluster: &networking.EnvoyFilter_ClusterMatch{Service: Host(one)}}
+		patch.Match.ObjectTypes = &networking.EnvoyFilter_EnvoyConfigObjectMatch_Cluster{Cluster: &networking.EnvoyFilter_ClusterMatch{Service: m.Host(one)}}
 	case 1:
 		patch = merged(networking.EnvoyFilter_CLUSTER, map[string]any{"per_connection_buffer_limit_bytes": (i + 1) << 15})
 	case 2:
@@ -43,7 +43,7 @@ func (m Mesh) Patch(i int) *config.Config {
 	case 3:
 		patch = merged(networking.EnvoyFilter_VIRTUAL_HOST, header("response_headers_to_remove"))
 		patch.Match.ObjectTypes = &networking.EnvoyFilter_EnvoyConfigObjectMatch_RouteConfiguration{RouteConfiguration: &networking.EnvoyFilter_RouteConfigurationMatch{
-			Vhost: &networking.EnvoyFilter_RouteConfigurationMatch_VirtualHostMatch{Name: fmt.Sprintf("%s:%d", Host(one), HTTPPort)},
+			Vhost: &networking.EnvoyFilter_RouteConfigurationMatch_VirtualHostMatch{Name: fmt.Sprintf("%s:%d", m.Host(one), HTTPPort)},
 		}}
 	default:
 		patch = merged(networking.EnvoyFilter_HTTP_ROUTE, header("request_headers_to_remove"))

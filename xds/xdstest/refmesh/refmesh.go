@@ -25,6 +25,8 @@ const (
 	// Target is the service that tests change: it has both a VirtualService and a
 	// DestinationRule, and all Sidecars import it.
 	Target = 8
+	// TargetInCluster is such a service of Mesh.HalfInCluster in the cluster.
+	TargetInCluster = 12
 	// RootNamespace is the namespace of a Sidecar for the whole mesh.
 	RootNamespace = "istio-system"
 	// Credential is the secret of Mesh.Credentials, in the first namespace.
@@ -70,25 +72,15 @@ type Mesh struct {
 	// Patterns is the number of additional services with a wildcard host. Proxies look up the
 	// names.
 	Patterns int
+	// HalfInCluster says that a cluster of Kubernetes has half of the services (InCluster), and
+	// their VirtualServices and DestinationRules. All hosts are then as those of such services.
+	HalfInCluster bool
 }
 
-// Objects returns the whole mesh: ServiceEntries first, then what refers to them.
+// Objects returns the whole mesh, or what of it no cluster has: ServiceEntries first, then what
+// refers to them.
 func (m Mesh) Objects() []*config.Config {
-	var out []*config.Config
-	for i := range m.Services {
-		out = append(out, m.ServiceEntry(i))
-	}
-	for i := range m.Services {
-		if HasRoutes(i) {
-			out = append(out, m.VirtualService(i, ""))
-			if m.Delegated {
-				out = append(out, m.Delegate(i, ""))
-			}
-		}
-		if HasRule(i) {
-			out = append(out, m.DestinationRule(i, DefaultConnections))
-		}
-	}
+	out := m.services(false)
 	for i := range m.Patterns {
 		out = append(out, m.Pattern(i, ""))
 	}
@@ -113,6 +105,35 @@ func (m Mesh) Objects() []*config.Config {
 	return append(out, m.sidecars()...)
 }
 
+// ObjectsOfCluster returns what the cluster of a mesh has. Each ServiceEntry stands for a Service and
+// its pods.
+func (m Mesh) ObjectsOfCluster() []*config.Config { return m.services(true) }
+
+// services returns the objects of the services in the cluster, or of all others.
+func (m Mesh) services(inCluster bool) []*config.Config {
+	var entries, rest []*config.Config
+	for i := range m.Services {
+		if m.InCluster(i) != inCluster {
+			continue
+		}
+		entries = append(entries, m.ServiceEntry(i))
+		if HasRoutes(i) {
+			rest = append(rest, m.VirtualService(i, ""))
+			if m.Delegated {
+				rest = append(rest, m.Delegate(i, ""))
+			}
+		}
+		if HasRule(i) {
+			rest = append(rest, m.DestinationRule(i, DefaultConnections))
+		}
+	}
+	return append(entries, rest...)
+}
+
+// InCluster reports whether the cluster of a mesh has a service: four of each eight. Among these
+// are as many with a VirtualService and with a DestinationRule as among the others.
+func (m Mesh) InCluster(i int) bool { return m.HalfInCluster && i/4%2 == 1 }
+
 // HasRoutes reports whether a service has a VirtualService: every other does.
 func HasRoutes(i int) bool { return i%2 == 0 }
 
@@ -126,8 +147,16 @@ func Namespace(i int) string { return fmt.Sprintf("ns-%02d", i%Namespaces) }
 // Name returns the name of a service and of its objects.
 func Name(i int) string { return fmt.Sprintf("s%05d", i) }
 
-// Host is the host name of a service.
+// Host is the host name of a service, unless Mesh.Host says otherwise.
 func Host(i int) string { return Name(i) + "." + Namespace(i) + ".mesh.test" }
+
+// Host is the host name of a service of the mesh.
+func (m Mesh) Host(i int) string {
+	if m.HalfInCluster {
+		return Name(i) + "." + Namespace(i) + ".svc.cluster.local"
+	}
+	return Host(i)
+}
 
 // Address is the virtual address of a service.
 func Address(i int) string { return fmt.Sprintf("10.%d.%d.%d", 64+i/62500, i/250%250, i%250+1) }
@@ -147,7 +176,7 @@ func meta(kind config.GroupVersionKind, namespace, name string) config.Meta {
 // ServiceEntry is the object of a service.
 func (m Mesh) ServiceEntry(i int) *config.Config {
 	spec := &networking.ServiceEntry{
-		Hosts: []string{Host(i)}, Addresses: []string{Address(i)},
+		Hosts: []string{m.Host(i)}, Addresses: []string{Address(i)},
 		Location: networking.ServiceEntry_MESH_INTERNAL, Resolution: networking.ServiceEntry_STATIC,
 		Ports: []*networking.ServicePort{
 			{Name: "http", Number: HTTPPort, Protocol: "HTTP"},
@@ -191,7 +220,7 @@ func (m Mesh) Locality(i, e int) string {
 // to two subsets or services by weight. A mark replaces the value of the last header match. If
 // the mesh is Delegated, a Delegate has the last route.
 func (m Mesh) VirtualService(i int, mark string) *config.Config {
-	spec := &networking.VirtualService{Hosts: []string{Host(i)}}
+	spec := &networking.VirtualService{Hosts: []string{m.Host(i)}}
 	for r := range Routes {
 		value := fmt.Sprintf("tenant-%02d", r)
 		if r == Routes-1 && mark != "" {
@@ -264,7 +293,7 @@ func (m Mesh) GatewayRoutes(i int, mark string) *config.Config {
 	return &config.Config{Meta: meta(schema.VirtualService, Namespace(0), name), Spec: &networking.VirtualService{
 		Hosts: []string{GatewayHost(i)}, Gateways: []string{name},
 		Http: []*networking.HTTPRoute{{Name: mark, Route: []*networking.HTTPRouteDestination{
-			{Destination: &networking.Destination{Host: Host(i % m.Services), Port: &networking.PortSelector{Number: HTTPPort}}},
+			{Destination: &networking.Destination{Host: m.Host(i % m.Services), Port: &networking.PortSelector{Number: HTTPPort}}},
 		}}},
 	}}
 }
@@ -273,11 +302,11 @@ func (m Mesh) GatewayRoutes(i int, mark string) *config.Config {
 // and its neighbour.
 func (m Mesh) weighted(i int, weight int32) []*networking.HTTPRouteDestination {
 	port := &networking.PortSelector{Number: HTTPPort}
-	one := &networking.Destination{Host: Host(i), Port: port}
+	one := &networking.Destination{Host: m.Host(i), Port: port}
 	other := &networking.Destination{Host: Host((i + 1) % m.Services), Port: port}
 	if HasRule(i) {
-		one = &networking.Destination{Host: Host(i), Port: port, Subset: "v1"}
-		other = &networking.Destination{Host: Host(i), Port: port, Subset: "v2"}
+		one = &networking.Destination{Host: m.Host(i), Port: port, Subset: "v1"}
+		other = &networking.Destination{Host: m.Host(i), Port: port, Subset: "v2"}
 	}
 	return []*networking.HTTPRouteDestination{
 		{Destination: one, Weight: 100 - weight}, {Destination: other, Weight: weight},
@@ -291,7 +320,7 @@ const DefaultConnections = 1024
 // and pools of so many connections.
 func (m Mesh) DestinationRule(i, connections int) *config.Config {
 	spec := &networking.DestinationRule{
-		Host: Host(i),
+		Host: m.Host(i),
 		TrafficPolicy: &networking.TrafficPolicy{
 			ConnectionPool: &networking.ConnectionPoolSettings{
 				Tcp:  &networking.ConnectionPoolSettings_TCPSettings{MaxConnections: int32(connections), ConnectTimeout: durationpb.New(2 * time.Second)},
@@ -335,10 +364,10 @@ func (m Mesh) imports(n, count int) []string {
 	var out []string
 	same := max(count/2, Target+1)
 	for i := range same {
-		out = append(out, "*/"+Host(i))
+		out = append(out, "*/"+m.Host(i))
 	}
 	for i := range count - same {
-		out = append(out, "*/"+Host(same+(n*(count-same)+i)%max(m.Services-same, 1)))
+		out = append(out, "*/"+m.Host(same+(n*(count-same)+i)%max(m.Services-same, 1)))
 	}
 	return out
 }

@@ -1,6 +1,7 @@
 package refmesh_test
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -56,6 +57,30 @@ func TestTheMeshIsWhatIsSaidOfIt(t *testing.T) {
 	}
 	if !refmesh.HasRoutes(refmesh.Target) || !refmesh.HasRule(refmesh.Target) {
 		t.Error("the target lacks routes or a rule")
+	}
+}
+
+// TestAClusterHasHalfOfTheMesh: of each kind it has half of the objects, and the store the others.
+func TestAClusterHasHalfOfTheMesh(t *testing.T) {
+	t.Parallel()
+	m := refmesh.Mesh{Services: 80, HalfInCluster: true}
+	stored, clustered, keys := map[string]int{}, map[string]int{}, map[config.Key]bool{}
+	for _, object := range m.Objects() {
+		stored[object.Kind]++
+		keys[object.Key()] = true
+	}
+	for _, object := range m.ObjectsOfCluster() {
+		clustered[object.Kind]++
+		keys[object.Key()] = true
+	}
+	if !maps.Equal(stored, clustered) || stored["ServiceEntry"] != 40 || stored["VirtualService"] != 20 || len(keys) != 160 {
+		t.Errorf("the store has %v, the cluster %v, and together they have %d", stored, clustered, len(keys))
+	}
+	if m.InCluster(refmesh.Target) || !m.InCluster(refmesh.TargetInCluster) || !refmesh.HasRoutes(refmesh.TargetInCluster) || !refmesh.HasRule(refmesh.TargetInCluster) {
+		t.Error("the targets are not those of the halves")
+	}
+	if len((refmesh.Mesh{Services: 80}).ObjectsOfCluster()) != 0 {
+		t.Error("a mesh without a cluster has objects of one")
 	}
 }
 
