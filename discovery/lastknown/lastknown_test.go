@@ -257,8 +257,8 @@ func TestFlushOfMuch(t *testing.T) {
 	end := r.run(saver)
 	r.await("it has begun", func() bool { return len(r.puts()) > 0 })
 	if !r.saved() {
-		if got := r.recall(); !cmp.Equal(got, lastknown.Recalled{}) {
-			t.Errorf("a part of the first save counts: %d items", len(got.Items))
+		if got := r.recall(); !cmp.Equal(got, lastknown.Recalled{}) || !strings.Contains(saver.Remark(), r.source.name) {
+			t.Errorf("a part of the first save counts: %d items, %q", len(got.Items), saver.Remark())
 		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -276,6 +276,9 @@ func TestFlushOfMuch(t *testing.T) {
 	}
 	if got := r.differing(before); len(got) != 1 || string(r.recall().Items["key7"]) != random(7000, 50_000) {
 		t.Errorf("one item takes %v", got)
+	}
+	if got := saver.Remark(); got != "" {
+		t.Errorf("once it is saved: %q", got)
 	}
 	end()
 }

@@ -140,15 +140,11 @@ func (c *clusterSource) recall(ctx context.Context, memory lastknown.Memory, s *
 	objects := make([]*config.Config, len(paths))
 	cores.Each(len(paths), func(i int) {
 		object, err := config.FromJSON(recalled.Items[paths[i]], s.configs.Schemas().Type)
-		if err == nil {
-			object.Domain = s.o.Mesh.Domain
-			err = kube.Stamp(object)
-		}
 		if err != nil { // a newer server may have saved it
 			s.log(loglevel.Cache).Warn("an object that was saved of a cluster is left out", "cluster", c.name, "path", paths[i], "err", err)
 			return
 		}
-		objects[i] = object
+		object.Domain, objects[i] = s.o.Mesh.Domain, object
 	})
 	return slices.DeleteFunc(objects, func(o *config.Config) bool { return o == nil }), nil
 }
