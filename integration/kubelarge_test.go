@@ -179,15 +179,16 @@ func (f *faultyCluster) logMemory(what string, of int) {
 	f.t.Logf("%s: memory for a MB of objects: %.1f MB at the peak, %.1f MB of heap settled", what, float64(used.Peak)/float64(of), f.server.gauge("go_memstats_heap_alloc_bytes")/float64(of))
 }
 
-// awaitSaved waits until the store has what the sources have.
+// awaitSaved waits until a new store has the objects of the cluster.
 func (f *faultyCluster) awaitSaved() {
 	f.t.Helper()
-	eventuallyWithin(f.t, longWait, "what the sources have is saved", func() error {
-		ready, err := f.server.get("/readyz?verbose", nil)
-		if err == nil && !strings.Contains(string(ready), "[+] last-known ok") {
-			err = errors.New(string(ready))
+	eventuallyWithin(f.t, longWait, "the objects are saved", func() error {
+		for line := range strings.Lines(f.server.process.output()) {
+			if strings.Contains(line, "what a source has is saved") && strings.Contains(line, "config-kube/east") {
+				return nil
+			}
 		}
-		return err
+		return errors.New("no line of the log says so")
 	})
 }
 

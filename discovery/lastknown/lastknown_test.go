@@ -256,9 +256,9 @@ func TestFlushOfMuch(t *testing.T) {
 	saver := lastknown.NewSaver(lastknown.Options{Sources: func() []lastknown.Source { return []lastknown.Source{r.source} }, Now: r.now})
 	end := r.run(saver)
 	r.await("it has begun", func() bool { return len(r.puts()) > 0 })
-	if !r.saved() {
-		if got := r.recall(); !cmp.Equal(got, lastknown.Recalled{}) || !strings.Contains(saver.Remark(), r.source.name) {
-			t.Errorf("a part of the first save counts: %d items, %q", len(got.Items), saver.Remark())
+	if remark := saver.Remark(); !r.saved() { // else the machine is very fast
+		if got := r.recall(); !r.saved() && (!cmp.Equal(got, lastknown.Recalled{}) || !strings.Contains(remark, r.source.name)) {
+			t.Errorf("a part of the first save counts: %d items, %q", len(got.Items), remark)
 		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

@@ -64,7 +64,7 @@ type Saver struct {
 
 	mu      sync.Mutex // guards the fields below
 	unsaved map[string]error
-	// pending are the sources with nothing that counts in the store yet.
+	// pending are the sources that are being saved for the first time.
 	pending map[string]bool
 }
 
@@ -148,7 +148,7 @@ func (s *Saver) Degraded() error {
 	return errors.Join(all...)
 }
 
-// Remark says of which sources nothing that counts is saved yet, empty for none or while Run does
+// Remark says which sources are being saved for the first time, empty for none or while Run does
 // not run.
 func (s *Saver) Remark() string {
 	s.mu.Lock()
@@ -159,8 +159,8 @@ func (s *Saver) Remark() string {
 	return "not saved yet, and unknown to a server that starts while they are away: " + strings.Join(slices.Sorted(maps.Keys(s.pending)), ", ")
 }
 
-// note takes what is said of a source: whether anything that counts is saved, and which parts of it
-// cannot be; nil is for none.
+// note takes what is said of a source: whether it is being saved for the first time, and which parts
+// of it cannot be saved; nil is for none.
 func (s *Saver) note(source string, pending bool, unsaved error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -230,7 +230,6 @@ func (s *Saver) follow(ctx context.Context, store Store, r *running, sources []S
 			return err
 		}
 		all[name] = s.newSourceSaver(store, r, source, content)
-		s.note(name, content.Head == nil, nil)
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if there[name] {

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
+	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -113,6 +114,10 @@ func (s *sourceSaver) saveIfDue(ctx context.Context, atOnce bool) error {
 // first save that is interrupted leaves nothing that counts.
 func (s *sourceSaver) save(ctx context.Context, known Known, now time.Time) error {
 	s.lastSave = now
+	isNew := s.head.Confirmed.IsZero()
+	if isNew {
+		s.note(s.source.SourceName(), true, nil)
+	}
 	items := s.differing(known.Items)
 	b := batch{began: time.Now()}
 	// From the last bucket to the first: what a version with fewer buckets has saved of an item is
@@ -142,7 +147,11 @@ func (s *sourceSaver) save(ctx context.Context, known Known, now time.Time) erro
 	}
 	s.lastItems, s.first = known.Items, false
 	s.tell()
-	s.o.Logger.Debug("what a source has is saved", "source", s.source.SourceName(), "items", known.Items.Len(), "bytes", b.written)
+	level := slog.LevelDebug
+	if isNew {
+		level = slog.LevelInfo
+	}
+	s.o.Logger.Log(ctx, level, "what a source has is saved", "source", s.source.SourceName(), "items", known.Items.Len(), "bytes", b.written)
 	return nil
 }
 
