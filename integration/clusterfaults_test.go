@@ -47,7 +47,7 @@ const (
 
 // startFaultyCluster starts all with an API server that lists when it is asked to list, as older ones do.
 // Those of the other tests stream their lists to whom may watch.
-func startFaultyCluster(t *testing.T) *faultyCluster {
+func startFaultyCluster(t *testing.T, flags ...string) *faultyCluster {
 	t.Helper()
 	api := startKubeAPIServer(t, kubeAPIServerBinary, withRBAC, "--feature-gates=WatchList=false")
 	f := &faultyCluster{
@@ -69,7 +69,7 @@ kind: ServiceEntry
 metadata: {name: entry, namespace: shop}
 spec: {hosts: [entry.example], location: MESH_INTERNAL, resolution: STATIC, ports: [{number: $port, name: http, protocol: HTTP}], endpoints: [{address: 127.0.0.1, ports: {http: $target}}]}
 `, "$port", f.port, "$target", entry.port))
-	f.server = startServer(t, serverOptions{args: []string{"--services-kube", f.config, "--config-kube", f.config}})
+	f.server = startServer(t, serverOptions{args: append([]string{"--services-kube", f.config, "--config-kube", f.config}, flags...)})
 	f.startEnvoy(envoyOptions{kind: "sidecar", name: "client", variant: protocol.Delta})
 	awaitReplies(t, request{port: f.port, host: faultyService}, "pod")
 	awaitReplies(t, request{port: f.port, host: faultyEntry}, "entry")

@@ -5,6 +5,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,10 +18,20 @@ type wire struct {
 	address, target string
 	listener        net.Listener
 	running         sync.WaitGroup
+	passed          byteCounter // of the bytes in both directions
 
 	mu    sync.Mutex
 	cut   bool
 	conns []net.Conn
+}
+
+// byteCounter counts the bytes that are written to it.
+type byteCounter struct{ atomic.Int64 }
+
+// Write implements io.Writer.
+func (c *byteCounter) Write(b []byte) (int, error) {
+	c.Add(int64(len(b)))
+	return len(b), nil
 }
 
 func startWire(t testing.TB, target string) *wire {
@@ -56,7 +67,7 @@ func (c *wire) serve() {
 			c.conns = append(c.conns, near, far)
 			for _, pair := range [][2]net.Conn{{near, far}, {far, near}} {
 				c.running.Go(func() {
-					_, _ = io.Copy(pair[0], pair[1])
+					_, _ = io.Copy(io.MultiWriter(pair[0], &c.passed), pair[1])
 					_ = pair[0].Close()
 				})
 			}

@@ -83,15 +83,12 @@ func specOf(o *unstructured.Unstructured) any {
 }
 
 func (d decoder) check(object *config.Config) error {
-	_, err := d.kind.Validate(object)
-	if faults := config.Faults(err); len(faults) > 0 {
+	insecure, err := d.kind.UnservedSecurity(object)
+	faults := config.Faults(err)
+	if len(faults) > 0 || d.acceptUnserved {
 		return joined(faults)
 	}
-	if d.acceptUnserved {
-		return nil
-	}
-	var faults []error
-	for _, f := range d.kind.UnservedSecurity(object) {
+	for _, f := range insecure {
 		faults = append(faults, errors.New(f.Error()+" (a server with --accept-unserved takes it, without effect)"))
 	}
 	return joined(faults)

@@ -2,7 +2,9 @@ package lastknown_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -199,30 +201,184 @@ func TestFlush(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	saver := lastknown.NewSaver(lastknown.Options{Sources: func() []lastknown.Source { return []lastknown.Source{r.source} }, Look: time.Hour, Now: r.now})
-	saver.Flush(t.Context()) // Run does not run
+	flush := func() {
+		t.Helper()
+		if err := saver.Flush(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	flush() // Run does not run
 	end := r.run(saver)
 	r.await("it is saved", r.saved)
 	r.source.put("key7", "second")
-	saver.Flush(t.Context())
+	flush()
 	if got := string(r.recall().Items["key7"]); got != "second" {
 		t.Errorf("after a flush it is %q", got)
 	}
 	before := r.puts()
-	saver.Flush(t.Context())
+	flush()
 	if got := r.differing(before); len(got) > 0 {
 		t.Errorf("a flush of nothing writes %v", got)
 	}
 	r.source.set(func() { r.source.away = true })
 	r.source.put("key7", "third")
-	saver.Flush(t.Context())
+	flush()
 	if got := string(r.recall().Items["key7"]); got != "second" {
 		t.Errorf("what is not confirmed is saved: %q", got)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	saver.Flush(ended)
+	if err := saver.Flush(ended); err == nil {
+		t.Error("a flush that cannot end says nothing")
+	}
 	end()
-	saver.Flush(t.Context())
+	flush()
+}
+
+// random returns text that hardly compresses.
+func random(seed, bytes int) string {
+	from := rand.New(rand.NewPCG(1, uint64(seed)))
+	text := make([]byte, bytes)
+	for i := range text {
+		text[i] = byte(from.Uint32())
+	}
+	return string(text)
+}
+
+// TestFlushOfMuch: a server that stops soon after its start saves all of a large source. After
+// that, a change of one item writes only its bucket.
+func TestFlushOfMuch(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for i := range 400 {
+		r.source.put(fmt.Sprintf("key%d", i), random(i, 50_000))
+	}
+	saver := lastknown.NewSaver(lastknown.Options{Sources: func() []lastknown.Source { return []lastknown.Source{r.source} }, Now: r.now})
+	end := r.run(saver)
+	r.await("it has begun", func() bool { return len(r.puts()) > 0 })
+	if remark := saver.Remark(); !r.saved() { // else the machine is very fast
+		if got := r.recall(); !r.saved() && (!cmp.Equal(got, lastknown.Recalled{}) || !strings.Contains(remark, r.source.name)) {
+			t.Errorf("a part of the first save counts: %d items, %q", len(got.Items), remark)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := saver.Flush(ctx); err != nil {
+		t.Error(err)
+	}
+	if got := r.recall(); len(got.Items) != 1000 || string(got.Items["key399"]) != random(399, 50_000) {
+		t.Errorf("%d items", len(got.Items))
+	}
+	before := r.puts()
+	r.source.put("key7", random(7000, 50_000))
+	if err := saver.Flush(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if got := r.differing(before); len(got) != 1 || string(r.recall().Items["key7"]) != random(7000, 50_000) {
+		t.Errorf("one item takes %v", got)
+	}
+	if got := saver.Remark(); got != "" {
+		t.Errorf("once it is saved: %q", got)
+	}
+	end()
+}
+
+// TestTooMuch: what is too large to be saved is named for as long as it is, and all else is saved.
+func TestTooMuch(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	const large, most = 2 << 20, 3 << 20
+	saver := lastknown.NewSaver(lastknown.Options{Sources: func() []lastknown.Source { return []lastknown.Source{r.source} }, Look: time.Millisecond, Now: r.now, MaxSource: most})
+	end := r.run(saver)
+	defer end()
+	save := func(items int, words ...string) {
+		t.Helper()
+		if err := saver.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(r.recall().Items); got != items {
+			t.Errorf("%d items are saved, not %d", got, items)
+		}
+		err := saver.Degraded()
+		if (err == nil) != (len(words) == 0) {
+			t.Errorf("it says %v", err)
+		}
+		for _, word := range words {
+			if !strings.Contains(fmt.Sprint(err), word) {
+				t.Errorf("no %q in: %v", word, err)
+			}
+		}
+	}
+	r.await("it runs", r.saved)
+	r.source.put("large", random(1, large))
+	save(1000, r.source.name, "1 cannot be saved, such as large: it has 2097", "1048576 is the most")
+	r.source.put("other", "small")
+	save(1001, "such as large")
+	r.source.put("large", "small")
+	save(1002)
+	for i := range 5 {
+		r.source.put(fmt.Sprint("half", i), random(i, 900_000))
+	}
+	save(1005, "2 cannot be saved, such as half", "the source has more than 3145728 bytes")
+	for i := range 5 {
+		r.source.put(fmt.Sprint("half", i), "small")
+	}
+	save(1007)
+}
+
+// watchedStore calls after once something is written.
+type watchedStore struct {
+	lastknown.Store
+	after func()
+}
+
+func (s watchedStore) WriteSide(ctx context.Context, writes []etcd.SideWrite) (bool, error) {
+	defer s.after()
+	return s.Store.WriteSide(ctx, writes)
+}
+
+// TestFewerBuckets: what a version with fewer buckets has saved stays whole while it is saved anew.
+func TestFewerBuckets(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	const old = 16
+	head, err := etcd.EncodeRegistryHead(&etcd.RegistryHead{Source: r.source.name, Confirmed: r.now(), Touched: r.now()})
+	writes := []etcd.SideWrite{{Key: etcd.RegistryHeadKey(r.source.name), Value: head, Revision: etcd.Any}}
+	for number := range old {
+		items := map[string][]byte{}
+		for i := number; i < 1000; i += old {
+			items[fmt.Sprintf("key%d", i)] = []byte("first")
+		}
+		value, failed := etcd.EncodeRegistryBucket(r.source.name, uint32(number), items)
+		err = errors.Join(err, failed)
+		writes = append(writes, etcd.SideWrite{Key: etcd.RegistryBucketKey(r.source.name, uint32(number)), Value: value, Revision: etcd.Any})
+	}
+	if err == nil {
+		_, err = r.WriteSide(t.Context(), writes)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	saver := lastknown.NewSaver(lastknown.Options{Sources: func() []lastknown.Source { return []lastknown.Source{r.source} }, Look: time.Hour, Now: r.now})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	written := 0
+	err = saver.Run(ctx, watchedStore{r.Store, func() {
+		written++
+		got := r.recall()
+		if len(got.Items) != 1000 {
+			t.Errorf("after %d writes %d items are saved", written, len(got.Items))
+		}
+		if string(got.State) == "state" { // it is all saved
+			cancel()
+		}
+	}})
+	if err != nil && ctx.Err() == nil {
+		t.Fatal(err)
+	}
+	if keys := len(r.puts()); written < 3 || keys < 500 {
+		t.Errorf("%d writes, %d keys", written, keys)
+	}
 }
 
 // TestNotConfirmed: while the source has not confirmed the served content, the saved content

@@ -3,6 +3,7 @@ package lastknown
 import (
 	"context"
 	"maps"
+	"slices"
 	"time"
 )
 
@@ -28,8 +29,9 @@ func (s storeMemory) Recall(ctx context.Context, source string) (Recalled, error
 		return Recalled{}, err
 	}
 	out := Recalled{Confirmed: content.Head.Confirmed, State: content.Head.State, Items: map[string][]byte{}}
-	for _, items := range content.Buckets {
-		maps.Copy(out.Items, items)
+	// While a save goes on, two buckets may have an item: the last one has it where it belongs.
+	for _, number := range slices.Sorted(maps.Keys(content.Buckets)) {
+		maps.Copy(out.Items, content.Buckets[number].Items)
 	}
 	return out, nil
 }

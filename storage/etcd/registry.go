@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -34,8 +35,16 @@ type RegistryHead struct {
 type RegistryContent struct {
 	// Head is nil if nothing is saved.
 	Head *RegistryHead
-	// Buckets are the items, by bucket number and key.
-	Buckets map[uint32]map[string][]byte
+	// Buckets are the buckets by number.
+	Buckets map[uint32]RegistryBucket
+}
+
+// RegistryBucket is a bucket as it is saved.
+type RegistryBucket struct {
+	// Items are its items by key.
+	Items map[string][]byte
+	// Bytes is the size of its value in the store.
+	Bytes int
 }
 
 const (
@@ -60,6 +69,15 @@ func EncodeRegistryHead(h *RegistryHead) ([]byte, error) {
 	})
 }
 
+// deflaters are compressors to use again: one has a megabyte, and a save uses thousands.
+var deflaters = sync.Pool{New: func() any {
+	w, err := flate.NewWriter(nil, flate.BestSpeed)
+	if err != nil {
+		panic(err) // only of a wrong level
+	}
+	return w
+}}
+
 // EncodeRegistryBucket returns the value of a bucket. Equal items give equal values.
 func EncodeRegistryBucket(source string, number uint32, items map[string][]byte) ([]byte, error) {
 	all := &envelope.RegistryItems{}
@@ -71,10 +89,9 @@ func EncodeRegistryBucket(source string, number uint32, items map[string][]byte)
 		return nil, err
 	}
 	var deflated bytes.Buffer
-	w, err := flate.NewWriter(&deflated, flate.BestSpeed)
-	if err != nil {
-		return nil, err
-	}
+	w := deflaters.Get().(*flate.Writer)
+	defer deflaters.Put(w)
+	w.Reset(&deflated)
 	if _, err := w.Write(plain); err != nil {
 		return nil, err
 	}
@@ -150,7 +167,7 @@ func parseRegistryKey(key string) (source, last string, err error) {
 func (s *Store) ReadRegistry(ctx context.Context, source string) (RegistryContent, error) {
 	var out RegistryContent
 	err := restartIfCompacted(func() error {
-		out = RegistryContent{Buckets: map[uint32]map[string][]byte{}}
+		out = RegistryContent{Buckets: map[uint32]RegistryBucket{}}
 		_, err := s.walk(ctx, Range{Prefix: RegistryPrefix + source + "/", LargeValues: true}, func(kv *mvccpb.KeyValue) {
 			if err := out.add(kv); err != nil {
 				s.o.Log.WarnContext(ctx, "what was saved of a registry is left out", "key", string(kv.Key), "revision", kv.ModRevision, "err", err)
@@ -171,7 +188,7 @@ func (c *RegistryContent) add(kv *mvccpb.KeyValue) (err error) {
 	}
 	number, items, err := DecodeRegistryBucket(kv)
 	if err == nil {
-		c.Buckets[number] = items
+		c.Buckets[number] = RegistryBucket{items, len(kv.Value)}
 	}
 	return err
 }

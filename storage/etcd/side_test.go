@@ -134,10 +134,14 @@ func TestRegistry(t *testing.T) {
 	}
 	put(etcd.RegistryBucketKey("consul/_/a", 4), []byte("broken"), nil)
 	put(etcd.RegistryBucketKey("consul/_/lost", 4), []byte("broken"), nil)
+	saved, err := client.Get(t.Context(), etcd.RegistryBucketKey("consul/_/a", 3))
+	if err != nil {
+		t.Fatal(err)
+	}
 	got, err := store.ReadRegistry(t.Context(), "consul/_/a")
 	want := etcd.RegistryContent{
 		Head:    &etcd.RegistryHead{Source: "consul/_/a", Confirmed: at, Touched: at},
-		Buckets: map[uint32]map[string][]byte{3: {"k": []byte("consul/_/a")}},
+		Buckets: map[uint32]etcd.RegistryBucket{3: {Items: map[string][]byte{"k": []byte("consul/_/a")}, Bytes: len(saved.Kvs[0].Value)}},
 	}
 	if d := cmp.Diff(want, got); d != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, d)

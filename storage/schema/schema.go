@@ -53,10 +53,13 @@ func (s *Schema) Validate(c *config.Config) ([]Warning, error) {
 	return r.warnings, r.faults.ErrorOrNil()
 }
 
-// UnservedSecurity returns the fields of a valid object that would make the mesh more
-// secure and are not served yet. Validate warns of them; a source of objects should refuse
-// them.
-func (s *Schema) UnservedSecurity(c *config.Config) []*FieldError { return s.report(c).insecure }
+// UnservedSecurity returns the fields of an object that would make the mesh more secure and
+// are not served yet. Validate warns of them; a source of objects should refuse them. The error
+// is that of Validate.
+func (s *Schema) UnservedSecurity(c *config.Config) ([]*FieldError, error) {
+	r := s.report(c)
+	return r.insecure, r.faults.ErrorOrNil()
+}
 
 func (s *Schema) report(c *config.Config) *Report {
 	r := &Report{object: c, specPath: s.Codec.Path()}

@@ -64,7 +64,11 @@ func TestUnservedSecurity(t *testing.T) {
 				t.Errorf("%v, warnings %q", err, warnings)
 			}
 			var got []string
-			for _, f := range kind.UnservedSecurity(object) {
+			insecure, err := kind.UnservedSecurity(object)
+			if err != nil {
+				t.Error(err)
+			}
+			for _, f := range insecure {
 				got = append(got, f.Field)
 			}
 			if d := cmp.Diff(test.want, got); d != "" {

@@ -203,10 +203,11 @@ func (p *prober) decide(path []protoreflect.FieldDescriptor, v sample) verdict {
 		v.set(reach(spec.ProtoReflect(), path[:len(path)-1]), path[len(path)-1])
 		object := &config.Config{Meta: example.Meta, Spec: spec}
 		warnings, err := p.kind.Validate(object)
+		unserved, _ := p.kind.UnservedSecurity(object)
 		switch {
 		case slices.ContainsFunc(messages(err), isNotServed):
 			most = refused
-		case len(p.kind.UnservedSecurity(object)) > 0:
+		case len(unserved) > 0:
 			most = max(most, insecure)
 		case slices.ContainsFunc(texts(warnings), isNotServed):
 			most = max(most, warned)

@@ -61,7 +61,8 @@ func (m *manifest) secure() {
 		if !ofKubernetes(d) {
 			continue
 		}
-		for _, f := range m.schemas.Kind(d.Config.GroupVersionKind).UnservedSecurity(d.Config) {
+		insecure, _ := m.schemas.Kind(d.Config.GroupVersionKind).UnservedSecurity(d.Config) // all faults are named elsewhere
+		for _, f := range insecure {
 			m.fault(d.Fault(f.Field, f.Message+" (leave it out; --accept-unserved takes it, without effect)"))
 		}
 	}

@@ -15,7 +15,8 @@ func (s *Server) keepSpec(op storage.Op) error {
 		return nil
 	}
 	var found faults
-	for _, f := range s.schemas.Kind(op.Config.GroupVersionKind).UnservedSecurity(op.Config) {
+	insecure, _ := s.schemas.Kind(op.Config.GroupVersionKind).UnservedSecurity(op.Config) // it is valid
+	for _, f := range insecure {
 		found.mayNotBe(f.Field, f.Message+" (leave it out; a server with --accept-unserved stores it, without effect)")
 	}
 	return found.error(op.Config.Key().String()+" is refused, since it is not as secure as it looks",

@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/serve/loglevel"
 	"github.com/portolan-mesh/portolan/discovery/lastknown"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/cores"
 	"github.com/portolan-mesh/portolan/storage/etcd/election"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 )
@@ -134,21 +136,17 @@ func (c *clusterSource) recall(ctx context.Context, memory lastknown.Memory, s *
 	if err != nil {
 		return nil, err
 	}
-	var out []*config.Config
-	for path, value := range recalled.Items {
-		object, err := config.FromJSON(value, s.configs.Schemas().Type)
-		if err == nil {
-			object.Domain = s.o.Mesh.Domain
-			err = kube.Stamp(object)
-		}
+	paths := slices.Sorted(maps.Keys(recalled.Items))
+	objects := make([]*config.Config, len(paths))
+	cores.Each(len(paths), func(i int) {
+		object, err := config.FromJSON(recalled.Items[paths[i]], s.configs.Schemas().Type)
 		if err != nil { // a newer server may have saved it
-			s.log(loglevel.Cache).Warn("an object that was saved of a cluster is left out", "cluster", c.name, "path", path, "err", err)
-			continue
+			s.log(loglevel.Cache).Warn("an object that was saved of a cluster is left out", "cluster", c.name, "path", paths[i], "err", err)
+			return
 		}
-		out = append(out, object)
-	}
-	slices.SortFunc(out, config.Compare)
-	return out, nil
+		object.Domain, objects[i] = s.o.Mesh.Domain, object
+	})
+	return slices.DeleteFunc(objects, func(o *config.Config) bool { return o == nil }), nil
 }
 
 // clusterStatusWriter writes conditions of objects into their clusters.

@@ -14,8 +14,9 @@ import (
 const (
 	// rememberPause is the pause after a failure.
 	rememberPause = 10 * time.Second
-	// lastSave is how long a stopping server may take to save the content of registries.
-	lastSave = 2 * time.Second
+	// lastSave is how long a stopping server may take to save the content of registries. Most is
+	// saved before it stops: the rest of a first save of 100 MB takes some seconds.
+	lastSave = 5 * time.Second
 )
 
 // A registrySaver saves the content of registries and clusters, for servers that start while
@@ -51,5 +52,7 @@ func (r *registrySaver) run(ctx context.Context, leader *election.Leader) error 
 func (r *registrySaver) flush(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lastSave)
 	defer cancel()
-	r.saver.Flush(ctx)
+	if err := r.saver.Flush(ctx); err != nil {
+		r.logger.Warn("the last changes of sources are not saved whole: a server that starts while they are away serves what was saved before, if anything was", "err", err)
+	}
 }

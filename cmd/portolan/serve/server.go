@@ -196,6 +196,7 @@ func (s *server) addJobs() error {
 	s.remember = newRegistrySaver(s.configs, func() []lastknown.Source {
 		return slices.Concat(lastknown.SourcesOf(s.registry.Registries()), s.savedClusters(), namespaces.of(s.connections()))
 	}, logger)
+	s.checks = append(s.checks, rest.Check{Name: "last-known", Degraded: s.remember.saver.Degraded, Remark: s.remember.saver.Remark})
 	all := []job{
 		&pruner{store: s.configs, logger: logger},
 		settles,
