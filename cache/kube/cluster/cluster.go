@@ -59,6 +59,7 @@ type Options struct {
 // goroutine of its own.
 type Cluster struct {
 	link *link
+	by   User
 	mu   sync.Mutex // guards the fields below
 	// states are those of the resources being followed, in the order of their Follow.
 	states []*state
@@ -113,7 +114,7 @@ func New(o Options) (*Cluster, error) {
 
 // Share returns another Cluster over the same connection, with resources and problems of
 // its own: each user of a connection has one.
-func (c *Cluster) Share() *Cluster { return &Cluster{link: c.link} }
+func (c *Cluster) Share(by User) *Cluster { return &Cluster{link: c.link, by: by} }
 
 // Name returns the name of the cluster in the mesh.
 func (c *Cluster) Name() string { return c.link.name }

@@ -160,7 +160,7 @@ const (
 func (s *server) clusterSources() (out []SourceStatus) {
 	for _, status := range s.kubernetes.Status() {
 		source := SourceStatus{
-			Name: clusterServices + status.Cluster, Kind: clusterServicesKind, Where: status.Server, Objects: map[string]int{}, Problem: status.Degraded,
+			Name: clusterServices + status.Cluster, Kind: clusterServicesKind, Where: status.Server, Objects: map[string]int{}, Problem: status.Degraded, Details: status.Details,
 			Endpoints: &EndpointsStatus{Services: status.Services, Targets: status.Endpoints},
 		}
 		if status.Secret != "" {
