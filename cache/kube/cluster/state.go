@@ -21,12 +21,14 @@ import (
 	"github.com/portolan-mesh/portolan/storage/errlist"
 )
 
-// The reasons for which a resource is not followed although the cluster answers.
+// The reasons for which a resource is not followed although the cluster is not away.
 var (
 	// ErrDenied says that the account lacks a right.
 	ErrDenied = errors.New("denied")
 	// ErrAbsent says that the cluster does not have the resource.
 	ErrAbsent = errors.New("absent")
+	// ErrUnusable says that there is no kubeconfig that can be used, so that nobody need wait.
+	ErrUnusable = errors.New("unusable")
 )
 
 // reason is an error for people that is one of these.

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cache/aggregate"
@@ -164,7 +165,7 @@ func (s *server) clusterSources() (out []SourceStatus) {
 			Endpoints: &EndpointsStatus{Services: status.Services, Targets: status.Endpoints},
 		}
 		if status.Secret != "" {
-			source.Where += " (" + status.Secret + ")"
+			source.Where = strings.TrimSpace(source.Where + " (" + status.Secret + ")")
 		}
 		for _, flaw := range status.Flaws {
 			source.Faults = append(source.Faults, flaw.Object+": "+flaw.Reason)
