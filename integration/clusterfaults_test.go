@@ -363,8 +363,17 @@ func (f *faultyCluster) expectDefinitionDeleted() {
 	})
 	f.k.entry("meanwhile")
 	f.whole("a deleted definition")
-	if text := f.server.must("", "source", "describe", configSource); !strings.Contains(text, "the cluster no longer has the kind VirtualService (virtualservices.networking.istio.io): ") {
-		f.t.Errorf("a deleted definition is not shown: %s", text)
+	eventually(f.t, "the deleted definition is shown", func() error {
+		text := f.server.must("", "source", "describe", configSource)
+		if strings.Contains(text, "the cluster no longer has the kind VirtualService (virtualservices.networking.istio.io): ") {
+			return nil
+		}
+		return errors.New(text)
+	})
+	for line := range strings.Lines(f.server.process.output()) {
+		if strings.Contains(line, "cannot be followed") && strings.Contains(line, "virtualservices") {
+			f.t.Errorf("the log takes a deleted definition for a fault: %s", line)
+		}
 	}
 	restore()
 	f.k.create(virtualServices, aside)
