@@ -140,6 +140,24 @@ func (f *faultyCluster) named(words string) {
 	})
 }
 
+// expectRightsDescribed waits until the descriptions of both sources have a line for each right that
+// is missing, with the page that shows the role.
+func (f *faultyCluster) expectRightsDescribed() {
+	f.t.Helper()
+	eventually(f.t, "each missing right has a line", func() error {
+		for source, page := range map[string]string{configSource: "read-objects-of-a-cluster.md", serviceSource: servicesPage} {
+			text := f.server.must("", "source", "describe", source)
+			for _, r := range rightsOf(f.t, page) {
+				words := fmt.Sprintf("the account follower may not list and watch %s in all namespaces: grant it the verbs list and watch (see docs/tasks/%s)", r.name(), page)
+				if strings.Count(text, words) != 1 {
+					return fmt.Errorf("no line with %q in\n%s", words, text)
+				}
+			}
+		}
+		return nil
+	})
+}
+
 // whole waits until nothing is wrong with the sources, and the server has what the cluster has. No
 // request may have failed.
 func (f *faultyCluster) whole(after string) {
@@ -249,7 +267,8 @@ func TestKubernetesFaults(t *testing.T) {
 
 	f.revoke()
 	f.reconnect()
-	f.named("the account may not")
+	f.named("the account follower may not list and watch ")
+	f.expectRightsDescribed()
 	f.k.entry("denied")
 	f.grant()
 	f.whole("rights that were taken away")
@@ -344,6 +363,18 @@ func (f *faultyCluster) expectDefinitionDeleted() {
 	})
 	f.k.entry("meanwhile")
 	f.whole("a deleted definition")
+	eventually(f.t, "the deleted definition is shown", func() error {
+		text := f.server.must("", "source", "describe", configSource)
+		if strings.Contains(text, "the cluster no longer has the kind VirtualService (virtualservices.networking.istio.io): ") {
+			return nil
+		}
+		return errors.New(text)
+	})
+	for line := range strings.Lines(f.server.process.output()) {
+		if strings.Contains(line, "cannot be followed") && strings.Contains(line, "virtualservices") {
+			f.t.Errorf("the log takes a deleted definition for a fault: %s", line)
+		}
+	}
 	restore()
 	f.k.create(virtualServices, aside)
 	awaitReply(f.t, q, "418")

@@ -16,13 +16,16 @@ import (
 // right is one right of a role.
 type right struct{ group, resource, verb string }
 
-// String returns the right as a server says that it is missing.
-func (r right) String() string {
-	name := r.resource
-	if r.group != "" {
-		name += "." + r.group
+func (r right) name() string {
+	if r.group == "" {
+		return r.resource
 	}
-	return "the account may not " + r.verb + " " + name + " "
+	return r.resource + "." + r.group
+}
+
+// missing returns how a server says that an account lacks the right.
+func (r right) missing(account string) string {
+	return fmt.Sprintf("the account %s may not %s %s in all namespaces: see docs/tasks/", account, r.verb, r.name())
 }
 
 // rightsOf returns the single rights to list and watch of the role on a page.
@@ -100,7 +103,7 @@ func (f *faultyCluster) expectEachRightNamed() {
 				if problem != "" {
 					return fmt.Errorf("the rights on the page do not suffice: %s: %s", name, problem)
 				}
-			case !strings.Contains(problem, a.lacks.String()) || strings.Count(problem, "may not") != 1:
+			case !strings.Contains(problem, a.lacks.missing(a.name)) || strings.Count(problem, "may not") != 1:
 				return fmt.Errorf("an account without the right to %s %s: the problem is %q", a.lacks.verb, a.lacks.resource, problem)
 			}
 		}

@@ -102,7 +102,7 @@ func TestConfigDirectory(t *testing.T) {
 
 		dir.write("routes.yaml", "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: reviews\n")
 		eventually(t, "what is wrong with a file is shown", func() error {
-			if out := s.must("", "source", "describe", dir.path); !strings.Contains(out, "! routes.yaml: ") {
+			if out := s.must("", "source", "describe", dir.path); !strings.Contains(out, ": routes.yaml: ") {
 				return fmt.Errorf("%s", out)
 			}
 			return nil

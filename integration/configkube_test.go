@@ -58,9 +58,14 @@ func TestConfigOfACluster(t *testing.T) {
 		})
 	}
 	named()
+	s.awaitMetric(`portolan_source_degraded{source="`+name+`"}`, "1")
+	if out := s.try("", "store", "status"); out.code != 1 || !strings.Contains(out.stdout, name+": degraded, 4 objects") || !strings.Contains(out.stdout, "! source "+name+": since ") {
+		t.Errorf("the status of the store does not name the cluster: %+v", out)
+	}
 	reply("v2")
 	hub.start()
 	s.awaitSource(name, "", 4)
+	s.awaitMetric(`portolan_source_degraded{source="`+name+`"}`, "0")
 	if err := s.process.terminate(t); err != nil { // it saves what the cluster has
 		t.Fatal(err)
 	}

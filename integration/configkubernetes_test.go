@@ -62,7 +62,7 @@ func TestSoakConfigOfKubernetes(t *testing.T) {
 	k.must("DELETE", rbacPath+"clusterrolebindings/portolan-follower", "")
 	k.api.process.Kill() // which ends all watches
 	k.api.start(t)
-	s.awaitSource(name, "the account may not", 3)
+	s.awaitSource(name, "the account follower may not list", 3)
 	k.bind("portolan", "follower")
 	s.awaitSource(name, "", 3)
 

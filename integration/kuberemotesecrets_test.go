@@ -49,6 +49,7 @@ func (c *clusterScene) remoteSecret(name string, addresses map[string]string) st
 
 // TestKubernetesRemoteSecrets follows a cluster that a Secret names, as it is written, changed and
 // deleted. Two servers do the same, and one that starts while the cluster is away serves what it had.
+// Sidecars of both variants follow.
 func TestKubernetesRemoteSecrets(t *testing.T) {
 	needEnvoy(t)
 	path := needKubeAPIServer(t)
@@ -69,7 +70,11 @@ func TestKubernetesRemoteSecrets(t *testing.T) {
 	other := startUpstream(t, "other")
 	c.apply(fmt.Sprintf(`{apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {name: other, namespace: shop},
 spec: {hosts: [other.example], location: MESH_INTERNAL, resolution: STATIC, ports: [{number: %d, name: http, protocol: HTTP}], endpoints: [{address: 127.0.0.1, ports: {http: %d}}]}}`, c.port, other.port))
-	envoy := c.startEnvoy(envoyOptions{kind: "sidecar", name: "client", variant: protocol.Delta})
+	// Both sidecars share the port, and each answers some connections.
+	envoys := []*envoy{
+		c.startEnvoy(envoyOptions{kind: "sidecar", name: "client", variant: protocol.Delta}),
+		c.startEnvoy(envoyOptions{kind: "sidecar", name: "whole", variant: protocol.StateOfTheWorld, ip: "10.0.0.2"}),
+	}
 	c.answered("other.example", "other")
 
 	// What no server could use is refused, all faults at once, and nothing of it is said.
@@ -81,6 +86,9 @@ spec: {hosts: [other.example], location: MESH_INTERNAL, resolution: STATIC, port
 
 	c.apply(c.remoteSecret("east", map[string]string{"east": first.address}))
 	c.answered(clusterHost, "one")
+	for _, e := range envoys {
+		e.awaitCluster(fmt.Sprintf("outbound|%d||%s", c.port, clusterHost), true)
+	}
 	replica := startServer(t, o)
 	agree := func(servers ...*server) {
 		t.Helper()
@@ -166,5 +174,8 @@ spec: {hosts: [other.example], location: MESH_INTERNAL, resolution: STATIC, port
 		}
 	}
 	c.awaitReadyz("cluster east", false)
-	envoy.expectNothingRejected()
+	for _, e := range envoys {
+		e.awaitCluster(fmt.Sprintf("outbound|%d||%s", c.port, clusterHost), false)
+		e.expectNothingRejected()
+	}
 }

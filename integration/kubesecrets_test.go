@@ -85,6 +85,7 @@ func TestKubernetesSecrets(t *testing.T) {
 		}
 		return err
 	})
+	s.awaitMetric(`portolan_source_degraded{source="secrets/east"}`, "1")
 	presents(two)
 }
 

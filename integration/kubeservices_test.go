@@ -203,6 +203,7 @@ ports: [{number: %d, name: http, protocol: HTTP, targetPort: %d}]}}`, c.port, al
 	// stops saves what a cluster has, if the cluster is there.
 	c.setAway(true)
 	c.awaitReadyz("cluster east: what was known of it is served", true)
+	c.awaitMetric(`portolan_source_degraded{source="services/east"}`, "1")
 	c.setAway(false)
 	c.awaitReadyz("cluster east", false)
 	if err := c.process.terminate(t); err != nil {

@@ -178,7 +178,7 @@ func (s *places) serve() *follower {
 	confirmed, selectors, connections := []func() bool{}, selection.NewSelectors(), map[string]*cluster.Cluster{}
 	for _, name := range []string{"east", "west"} {
 		connections[name] = s.clusters[name].connect(name, selectors)
-		one := kube.New(kube.Options{Cluster: connections[name].Share(), Worker: cache.NewWorker(), Schemas: schema.Pilot(), Domain: "cluster.local"})
+		one := kube.New(kube.Options{Cluster: connections[name].Share(cluster.User{}), Worker: cache.NewWorker(), Schemas: schema.Pilot(), Domain: "cluster.local"})
 		confirmed = append(confirmed, one.Confirmed)
 		all = append(all, aggregate.Source{Name: "kube://" + name, Cache: one, Behind: true})
 	}
@@ -199,7 +199,7 @@ func (s *places) serve() *follower {
 	clusters := kubeservices.New(kubeservices.Options{XDS: server, Worker: worker, Configs: configs})
 	entries.ExchangeWorkloads(clusters)
 	for _, name := range []string{"east", "west"} {
-		s.check(registry.Add(clusters.Registry(connections[name].Share())))
+		s.check(registry.Add(clusters.Registry(connections[name].Share(cluster.User{}))))
 	}
 	worker.AtTaskEnd(server.Commit)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -125,26 +125,19 @@ func (c *Cache) otherMembers() []member {
 // The metrics.
 var (
 	objectsDesc  = prometheus.NewDesc("portolan_source_objects", "Objects of a source of configuration, those that do not count included.", []string{"source"}, nil)
-	degradedDesc = prometheus.NewDesc("portolan_source_degraded", "1 if something is wrong with a source of configuration: its last objects are served.", []string{"source"}, nil)
 	shadowedDesc = prometheus.NewDesc("portolan_source_shadowed_keys", "Keys that several sources of configuration have.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (c *Cache) Describe(out chan<- *prometheus.Desc) {
 	out <- objectsDesc
-	out <- degradedDesc
 	out <- shadowedDesc
 }
 
 // Collect implements prometheus.Collector.
 func (c *Cache) Collect(out chan<- prometheus.Metric) {
 	for _, m := range c.otherMembers() {
-		degraded := 0.0
-		if m.trouble() != nil {
-			degraded = 1
-		}
 		out <- prometheus.MustNewConstMetric(objectsDesc, prometheus.GaugeValue, float64(m.objects.Len()), m.Name)
-		out <- prometheus.MustNewConstMetric(degradedDesc, prometheus.GaugeValue, degraded, m.Name)
 	}
 	out <- prometheus.MustNewConstMetric(shadowedDesc, prometheus.GaugeValue, float64(c.Snapshot().Shadows().Len()))
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/go-multierror"
 	"golang.org/x/sync/errgroup"
 	kubeschema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,6 +19,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/kube/cluster"
 	"github.com/portolan-mesh/portolan/cache/kube/selection"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/errlist"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/retry"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -81,6 +83,8 @@ type Cache struct {
 	since time.Time // of fault
 	// resources are those being followed, by kind.
 	resources map[config.GroupVersionKind]kubeschema.GroupVersionResource
+	// gone says which kinds the cluster no longer has, with their objects.
+	gone map[config.GroupVersionKind]cache.Problem
 	// writing is why statuses are not written; nil if they are, or nobody writes them.
 	writing *cache.Problem
 }
@@ -99,7 +103,7 @@ func New(o Options) *Cache {
 	c := &Cache{
 		Feed: cache.NewFeed(cache.FeedOptions{Worker: o.Worker, Schemas: o.Schemas, HistoryMemory: o.HistoryMemory}),
 		o:    o, pending: map[config.GroupVersionKind]bool{}, lost: map[config.GroupVersionKind]bool{}, listed: map[config.GroupVersionKind]bool{}, resources: map[config.GroupVersionKind]kubeschema.GroupVersionResource{},
-		fault: errNotYet, since: time.Now(),
+		gone: map[config.GroupVersionKind]cache.Problem{}, fault: errNotYet, since: time.Now(),
 	}
 	for _, kind := range o.Schemas.All() {
 		if !kind.Internal && (strings.HasSuffix(kind.Group, ".istio.io") || kind.Group == schema.Ingress.Group) {
@@ -216,15 +220,18 @@ func namesOf(b cluster.Batch[*config.Config]) map[types.NamespacedName]bool {
 	return out
 }
 
-// drop removes the objects of a kind but some. The caller holds mu.
-func (c *Cache) drop(kind *schema.Schema, but map[types.NamespacedName]bool) {
+// drop removes the objects of a kind but some, and says whether there were any. The
+// caller holds mu.
+func (c *Cache) drop(kind *schema.Schema, but map[types.NamespacedName]bool) (dropped bool) {
 	for _, all := range []pmap.Map[*config.Config]{c.configs, c.aside} {
 		for path, object := range all.Prefix(config.KindPath(kind.GroupVersionKind)) {
 			if !but[types.NamespacedName{Namespace: object.Namespace, Name: object.Name}] {
 				c.put(path, nil)
+				dropped = true
 			}
 		}
 	}
+	return dropped
 }
 
 // setState takes why a kind is not followed. Without a right to a kind, or its definition,
@@ -251,12 +258,17 @@ func (c *Cache) setFault(err error) {
 	c.fault = err
 }
 
-// Problems returns the problems of objects, in the order of their names, and last why
-// statuses are not written.
+// Problems returns the problems of objects, in the order of their names, then which kinds the
+// cluster no longer has, and last why statuses are not written.
 func (c *Cache) Problems() []cache.Problem {
 	out := c.o.Cluster.Problems()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	for _, kind := range c.kinds {
+		if p, gone := c.gone[kind.GroupVersionKind]; gone {
+			out = append(out, p)
+		}
+	}
 	if c.writing != nil {
 		out = append(out, *c.writing)
 	}
@@ -308,10 +320,12 @@ func (c *Cache) Degraded() error {
 		return followed
 	case followed != nil && strings.Contains(followed.Error(), fault.Error()):
 		return followed
-	case followed != nil:
-		return fmt.Errorf("since %s: %w; %w", since.UTC().Format(time.RFC3339), fault, followed)
 	}
-	return fmt.Errorf("since %s: %w", since.UTC().Format(time.RFC3339), fault)
+	fault = fmt.Errorf("since %s: %w", since.UTC().Format(time.RFC3339), fault)
+	if followed == nil {
+		return fault
+	}
+	return &multierror.Error{Errors: []error{fault, followed}, ErrorFormat: errlist.OneLine}
 }
 
 // Whole says whether everything in the cluster is served: it is followed, and no object

@@ -2,11 +2,14 @@ package kube
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	kubeschema "k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cache/kube/cluster"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/retry"
@@ -62,7 +65,7 @@ func (c *Cache) followServed(ctx context.Context, served []kubeschema.GroupVersi
 		switch {
 		case was == nil && want.Version == "":
 			lacks = append(lacks, kind.Kind)
-			c.absent(kind)
+			c.absent(kind, false)
 		case was != nil && want == was.resource:
 		case was != nil && !c.o.Cluster.Absent(ctx, was.resource): // it lists less than it has, as at its start
 		default:
@@ -73,14 +76,14 @@ func (c *Cache) followServed(ctx context.Context, served []kubeschema.GroupVersi
 			c.setResource(kind, want)
 			if want.Version == "" {
 				lacks = append(lacks, kind.Kind)
-				c.absent(kind)
+				c.absent(kind, true)
 				continue
 			}
 			now[kind.GroupVersionKind] = c.follow(ctx, kind, want)
 		}
 	}
 	if !slices.Equal(lacks, c.lacks) && len(lacks) > 0 {
-		c.o.Log.Warn("a cluster does not have some kinds: they are followed once it has", "cluster", c.o.Cluster.Name(), "kinds", lacks)
+		c.o.Log.Warn("a cluster does not have some kinds, and so no objects of them: they are followed once it has", "cluster", c.o.Cluster.Name(), "kinds", lacks)
 	}
 	c.lacks = lacks
 }
@@ -97,17 +100,26 @@ func newest(kind *schema.Schema, served []kubeschema.GroupVersionResource) kubes
 	return kubeschema.GroupVersionResource{}
 }
 
-// absent takes that a cluster does not have a kind.
-func (c *Cache) absent(kind *schema.Schema) {
+// absent takes that a cluster does not have a kind. had says that it was followed before.
+func (c *Cache) absent(kind *schema.Schema, had bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.drop(kind, nil)
+	if dropped := c.drop(kind, nil); had || dropped {
+		c.gone[kind.GroupVersionKind] = cache.Problem{
+			Where:   "cluster " + c.o.Cluster.Name(),
+			Message: fmt.Sprintf("the cluster no longer has the kind %s (%s.%s): its objects are gone with its definition", kind.Kind, kind.Plural, kind.Group),
+			Since:   time.Now(), Warning: true,
+		}
+	}
 	delete(c.pending, kind.GroupVersionKind)
 	c.publishWhole()
 }
 
 // follow follows a kind in one version.
 func (c *Cache) follow(ctx context.Context, kind *schema.Schema, resource kubeschema.GroupVersionResource) *following {
+	c.mu.Lock()
+	delete(c.gone, kind.GroupVersionKind)
+	c.mu.Unlock()
 	ctx, cancel := context.WithCancel(ctx)
 	begun := false
 	decode := decoder{kind, c.o.Schemas, c.o.Domain, c.o.AcceptUnserved}

@@ -31,6 +31,10 @@ const (
 	defaultNodeName   = "portolan"
 )
 
+// longestPause is the longest pause between the first answers for two kinds of a peer that is being
+// read. Some peers never answer for a kind.
+const longestPause = 5 * time.Second
+
 // Variant is a variant of the protocol.
 type Variant string
 
@@ -113,6 +117,7 @@ type Cache struct {
 
 	mu         sync.RWMutex // guards the fields below, and the faults of types
 	link       error        // why the peer is not followed; nil while it is
+	answered   time.Time    // when the peer last answered, while it has not for all kinds; else zero
 	since      time.Time    // of link
 	lastChange time.Time
 	refused    int // number of refused responses
@@ -190,7 +195,7 @@ func (c *Cache) setLost(err error) {
 	if c.link == nil {
 		c.since = c.o.Now()
 	}
-	c.link = err
+	c.link, c.answered = err, time.Time{}
 	c.mu.Unlock()
 	if c.logged != err.Error() {
 		c.logged = err.Error()
@@ -204,7 +209,7 @@ func (c *Cache) setLost(err error) {
 
 func (c *Cache) setFollowed(variant Variant) {
 	c.mu.Lock()
-	c.link = nil
+	c.link, c.answered = nil, time.Time{}
 	c.mu.Unlock()
 	c.logged = ""
 	c.o.Log.Info("a source of configuration is followed", "peer", c.o.Address, "variant", string(variant), "objects", c.configs.Len())
@@ -214,7 +219,15 @@ func (c *Cache) setFollowed(variant Variant) {
 func (c *Cache) setWaiting(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.link = err
+	c.link, c.answered = err, c.o.Now()
+}
+
+// Reading says whether the first objects of the peer are on the way: it answers for one kind after
+// the other.
+func (c *Cache) Reading() bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return !c.answered.IsZero() && c.o.Now().Sub(c.answered) < longestPause && c.Snapshot() == nil
 }
 
 // apply applies responses as one snapshot.

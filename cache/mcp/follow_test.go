@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -163,14 +164,27 @@ func TestAPeerThatIsNotRead(t *testing.T) {
 		p := newPeer(t, nil)
 		p.set(entries, map[string]resource{"a/x": entry(t, "a", "x", 1)})
 		p.change(func() { p.silent[schema.Sidecar.String()] = true })
-		s := start(t, p, variant)
+		var late atomic.Int64 // of the clock
+		s := start(t, p, variant, func(o *mcp.Options) {
+			o.Now = func() time.Time { return time.Unix(3000, late.Load()) }
+		})
 		s.degraded("not answered yet for Sidecar")
 		if s.c.Snapshot() != nil || s.c.HasSynced() || s.c.Ready() == nil {
 			t.Error("a peer that was not read as a whole is served")
 		}
+		if !s.c.Reading() {
+			t.Error("a peer that answers is not being read")
+		}
+		late.Store(int64(time.Minute))
+		if s.c.Reading() {
+			t.Error("a peer that answers no more is being read")
+		}
 		p.change(func() { p.silent = map[string]bool{} })
 		s.followed()
 		s.awaitRounds(map[string]string{"a/x": "1"})
+		if s.c.Reading() {
+			t.Error("a peer is being read although everything is there")
+		}
 		if err := s.c.Ready(); err != nil {
 			t.Error(err)
 		}

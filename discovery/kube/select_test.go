@@ -102,7 +102,7 @@ func TestNamespacesDenied(t *testing.T) {
 	r, selectors := newRig(t, kube.Options{}), labelled(t, "mesh")
 	one, _ := r.selecting(a, func(o *cluster.Options) { o.Selectors = selectors })
 	r.has("http=10.0.0.1:8080", "http=10.0.0.2:8080")
-	if err := one.Degraded(); err == nil || !strings.Contains(err.Error(), "the account may not list namespaces for the discoverySelectors of the mesh: grant it the verbs list and watch") {
+	if err := one.Degraded(); err == nil || !strings.Contains(err.Error(), "the account may not list and watch namespaces for the discoverySelectors of the mesh: see docs/operations/mesh-config.md") {
 		t.Errorf("degraded: %v", err)
 	}
 	a.Deny("")
@@ -166,7 +166,7 @@ func TestOneListOfNamespaces(t *testing.T) {
 	var stops []func()
 	has := [3]*atomic.Bool{{}, {}, {}}
 	for i := range has {
-		user := connection.Share()
+		user := connection.Share(cluster.User{})
 		stops = append(stops, r.background(func(ctx context.Context) error {
 			return user.FollowSelection(ctx, func(now selection.Selection) { has[i].Store(now.Has("shop")) })
 		}))

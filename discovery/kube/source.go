@@ -62,9 +62,10 @@ func (r *Registry) follow(ctx context.Context, by *cluster.Cluster) error {
 	return group.Wait()
 }
 
-// setState takes why a kind is not followed. Nobody waits for what the account has no right to.
+// setState takes why a kind is not followed. Nobody waits for what the account has no right to, or
+// without a kubeconfig.
 func (r *Registry) setState(err error) {
-	if errors.Is(err, cluster.ErrDenied) {
+	if errors.Is(err, cluster.ErrDenied) || errors.Is(err, cluster.ErrUnusable) {
 		r.inbox.endWait()
 		r.post()
 	}

@@ -24,8 +24,10 @@ type Status struct {
 	Services  int `json:"services"`
 	Endpoints int `json:"endpoints"`
 	Pods      int `json:"pods"`
-	// Degraded says what is wrong, empty if nothing is.
-	Degraded string `json:"degraded,omitempty"`
+	// Degraded says what is wrong, empty if nothing is. Where it only sums that up, as it does rights
+	// that the account lacks, Details says it all.
+	Degraded string   `json:"degraded,omitempty"`
+	Details  []string `json:"details,omitempty"`
 	// Flaws lists what of Services and EndpointSlices is not served, and objects that cannot be read.
 	Flaws []Flaw `json:"flaws,omitempty"`
 }
@@ -65,7 +67,7 @@ func (r *Registry) Status() Status {
 		s.Flaws = append(s.Flaws, Flaw{Object: p.Object, Reason: p.Message})
 	}
 	if err := r.Degraded(); err != nil {
-		s.Degraded = err.Error()
+		s.Degraded, s.Details = err.Error(), cluster.Details(err)
 	}
 	if at, restored := r.inbox.lastKnown(); restored {
 		s.AsOf = &at

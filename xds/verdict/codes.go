@@ -142,6 +142,8 @@ const (
 	ProxyConfigOverlap  Code = "PTL0432"
 	LogFormatUnfit      Code = "PTL0433"
 	LogUnwritten        Code = "PTL0434"
+	SelectorsUnused     Code = "PTL0435"
+	SelectorsUnreadable Code = "PTL0436"
 	TelemetryShadowed   Code = "PTL0451"
 	ReporterMissing     Code = "PTL0452"
 	ReporterUnfit       Code = "PTL0453"
@@ -293,6 +295,8 @@ var kinds = []Kind{
 	{ProxyConfigOverlap, "", Warning, status.Conflicted, "an older ProxyConfig is for the same proxies: those of the mesh, of the namespace, or with the same labels", "the older one counts alone for them"},
 	{LogFormatUnfit, "", Warning, status.PartlyServed, "accessLogFormat of the mesh is no JSON object, and accessLogEncoding is JSON", "access logs have Istio's own fields"},
 	{LogUnwritten, "", Info, status.PartlyServed, "a MeshConfig has accessLogFormat or accessLogEncoding, and the mesh neither an accessLogFile nor the provider envoy for all", "nothing is logged in that format, unless a Telemetry of a namespace names the provider envoy"},
+	{SelectorsUnused, "", Info, status.PartlyServed, "a MeshConfig has discoverySelectors, and the mesh takes nothing from a cluster that they would apply to", "they have no effect until a flag or a Secret names a cluster"},
+	{SelectorsUnreadable, "", Error, status.PartlyServed, "a discoverySelector of a MeshConfig that did not come by the config API cannot be read", "the last ones that could be read count: in a server that has seen none, all namespaces do"},
 	{TelemetryShadowed, "", Warning, status.Conflicted, "an older Telemetry is for the same proxies: those of the mesh, of the namespace, or those that both select", "the older one is used alone for them"},
 	{ReporterMissing, "", Error, status.ResolvedRefs, "a Telemetry or a MeshConfig names a provider that the mesh configuration does not have, or whose service a proxy does not see, or a Telemetry traces without a provider", "proxies send it nothing, and go on with all else"},
 	{ReporterUnfit, "", Warning, status.PartlyServed, "a Telemetry names a provider for what Envoy cannot send to it", "proxies send it nothing"},
@@ -312,7 +316,7 @@ var kinds = []Kind{
 	{IngressUnserved, "", Warning, status.ResolvedRefs, "an Ingress is of a class that gateways here do not serve", "no gateway has its routes"},
 	{ClusterElsewhere, "", Warning, status.ResolvedRefs, "a Secret has the label `istio/multiCluster: \"true\"`, and is outside the root namespace of the mesh", "its clusters are not followed"},
 	{ClusterTaken, "", Error, status.Conflicted, "a Secret names a cluster that a flag of the server or an older Secret names", "its kubeconfig for the cluster has no effect"},
-	{ClusterUnusable, "", Error, status.ResolvedRefs, "the leading server cannot use the kubeconfig of a cluster that a Secret names", "it follows the cluster by the last good one, or not at all"},
+	{ClusterUnusable, "", Error, status.ResolvedRefs, "the leading server cannot use the kubeconfig of a cluster that a Secret names", "it follows the cluster by the last good one; if it has none, it serves what was last known of the cluster"},
 	{ClusterAway, "", Warning, status.ResolvedRefs, "the leading server cannot follow a cluster that a Secret names", "what was last known of it is served"},
 }
 

@@ -33,6 +33,9 @@ type Facts struct {
 	// is wrong with those that Secrets name, by remote.FaultKey.
 	FlagClusters  pmap.Map[bool]
 	ClusterFaults pmap.Map[remote.Fault]
+	// Selects says that flags name a cluster whose namespaces discoverySelectors select. It stays while
+	// a server runs.
+	Selects bool
 	// Minute is the time, in minutes since 1970. If it is unknown (0), nothing expires.
 	Minute int64
 }

@@ -7,7 +7,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/storage/status"
 	"github.com/portolan-mesh/portolan/xds/verdict"
 	"github.com/portolan-mesh/portolan/xds/verdict/index"
@@ -71,6 +74,45 @@ func TestMeshConfigs(t *testing.T) {
 		got := said((*index.Index)(nil).Next(verdict.Facts{Mesh: w.Context()}))
 		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", spec, diff)
+		}
+	}
+}
+
+// TestDiscoverySelectors: selectors of namespaces have a verdict if there is no cluster for them, and if
+// one cannot be read, which only a MeshConfig that did not come by the config API may have.
+func TestDiscoverySelectors(t *testing.T) {
+	t.Parallel()
+	const some, odd = `[{matchLabels: {mesh: "on"}}]`, `[{matchLabels: {mesh: "on"}}, {matchExpressions: [{key: env, operator: Exists}]}]`
+	const none = "default PTL0435 spec.discoverySelectors"
+	var x *index.Index
+	for _, c := range []struct {
+		name, selectors, secret string
+		selects                 bool
+		want                    []string
+	}{
+		{name: "no cluster", selectors: some, want: []string{none}},
+		{name: "a cluster of a Secret", selectors: some, secret: ofClusters("istio-system/east", 1, "true", "east")},
+		{name: "no cluster again", selectors: some, want: []string{none}},
+		{name: "a Secret elsewhere", selectors: some, secret: ofClusters("istio-system/east", 1, "no", "east"), want: []string{none}},
+		{name: "no selector", selectors: "[]"},
+		{name: "a cluster of a flag", selectors: some, selects: true},
+		{name: "one that cannot be read", selectors: odd, selects: true, want: []string{"default PTL0436 spec.discoverySelectors[1]"}},
+	} {
+		documents := []string{"apiVersion: portolan.io/v1\nkind: MeshConfig\nmetadata: {name: default, namespace: istio-system}\nspec: {discoverySelectors: " + c.selectors + "}"}
+		if c.secret != "" {
+			documents = append(documents, c.secret)
+		}
+		facts := verdict.Facts{Mesh: xdstest.NewWorld(t, documents...).Context(), Selects: c.selects}
+		if c.selectors == odd { // as the config API would not take it
+			spec := facts.Configs().Value(config.Key{Kind: schema.MeshConfig, Namespace: "istio-system", Name: "default"}.Path()).Spec.(*meshv1alpha1.MeshConfig)
+			spec.DiscoverySelectors[1].MatchExpressions[0].Operator = "Like"
+		}
+		if c.selects {
+			x = nil // flags stay while a server runs
+		}
+		x = x.Next(facts)
+		if diff := cmp.Diff(c.want, said(x), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", c.name, diff)
 		}
 	}
 }

@@ -22,7 +22,7 @@ const (
 	defaultRetryMax = 15 * time.Second
 )
 
-// Options configure a Cluster. Either File or Content is required.
+// Options configure a Cluster. One of File, Content and Unusable is required.
 type Options struct {
 	// Name is the name of the cluster in the mesh, which proxies report as their cluster;
 	// empty is the name of the context.
@@ -33,6 +33,9 @@ type Options struct {
 	// Content is a kubeconfig from a Secret instead. It may name no files and run no
 	// program, and must verify the server.
 	Content []byte
+	// Unusable is why there is no kubeconfig that can be used. Then the cluster counts as away, for this
+	// reason, which is an ErrUnusable.
+	Unusable error
 	// Context is the context of the kubeconfig; empty is its current one.
 	Context string
 	// Timeout bounds the wait for an answer, and for the next part of a first list; 0 is
@@ -59,6 +62,7 @@ type Options struct {
 // goroutine of its own.
 type Cluster struct {
 	link *link
+	by   User
 	mu   sync.Mutex // guards the fields below
 	// states are those of the resources being followed, in the order of their Follow.
 	states []*state
@@ -85,7 +89,7 @@ type link struct {
 // New returns the connection of a kubeconfig. It sends nothing yet: the cluster may be
 // away. It fails if the kubeconfig cannot be read, or is not safe to use.
 func New(o Options) (*Cluster, error) {
-	if (o.File == "") == (len(o.Content) == 0) {
+	if o.Unusable == nil && (o.File == "") == (len(o.Content) == 0) {
 		return nil, errors.New("a cluster needs a kubeconfig: either a file or its content")
 	}
 	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
@@ -97,11 +101,7 @@ func New(o Options) (*Cluster, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	l := &link{o: o, lost: map[string]int{}}
-	source, err := readKubeconfig(&o)
-	if err != nil {
-		return nil, err
-	}
-	first, err := newClient(&o, source)
+	first, err := firstClient(&o)
 	if err != nil {
 		return nil, err
 	}
@@ -111,14 +111,25 @@ func New(o Options) (*Cluster, error) {
 	return &Cluster{link: l}, nil
 }
 
+func firstClient(o *Options) (*client, error) {
+	if o.Unusable != nil {
+		return unusableClient(o.Unusable)
+	}
+	source, err := readKubeconfig(o)
+	if err != nil {
+		return nil, err
+	}
+	return newClient(o, source)
+}
+
 // Share returns another Cluster over the same connection, with resources and problems of
 // its own: each user of a connection has one.
-func (c *Cluster) Share() *Cluster { return &Cluster{link: c.link} }
+func (c *Cluster) Share(by User) *Cluster { return &Cluster{link: c.link, by: by} }
 
 // Name returns the name of the cluster in the mesh.
 func (c *Cluster) Name() string { return c.link.name }
 
-// Server returns the URL of the API server.
+// Server returns the URL of the API server; empty without a kubeconfig that can be used.
 func (c *Cluster) Server() string { return c.link.client.Load().server }
 
 // Dynamic returns a client for single requests, such as writes of statuses. The caller

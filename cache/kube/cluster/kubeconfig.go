@@ -163,15 +163,26 @@ func newClient(o *Options, s *source) (*client, error) {
 	return out, err
 }
 
+// unusable refuses all requests.
+type unusable struct{ why error }
+
+// RoundTrip implements http.RoundTripper.
+func (u unusable) RoundTrip(*http.Request) (*http.Response, error) {
+	return nil, &reason{ErrUnusable, u.why.Error()}
+}
+
+// unusableClient returns a client whose requests all fail for a reason.
+func unusableClient(why error) (*client, error) {
+	out := &client{}
+	return out, out.speak(&rest.Config{Host: "localhost", Transport: unusable{why}}, "no kubeconfig")
+}
+
 func makeClient(o *Options, s *source) (*client, error) {
 	where := "kubeconfig " + o.File
 	config, err := clientcmd.NewNonInteractiveClientConfig(*s.config, s.context, &clientcmd.ConfigOverrides{}, nil).ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", where, err)
 	}
-	config.UserAgent = "portolan"
-	config.QPS, config.Burst = requestsPerSecond, requestBurst
-	config.WarningHandler = rest.NoWarnings{}
 	server, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", where, err)
@@ -180,19 +191,27 @@ func makeClient(o *Options, s *source) (*client, error) {
 		return nil, fmt.Errorf("%s: %s is on another machine, and would be followed in plaintext: use https", where, server.Host)
 	}
 	out := &client{context: s.context, hash: s.hash, server: server.String()}
-	if out.http, err = rest.HTTPClientFor(config); err != nil {
-		return nil, fmt.Errorf("%s: %w", where, err)
+	return out, out.speak(config, where)
+}
+
+// speak has the client send requests as a config says, which comes from somewhere.
+func (c *client) speak(config *rest.Config, where string) (err error) {
+	config.UserAgent = "portolan"
+	config.QPS, config.Burst = requestsPerSecond, requestBurst
+	config.WarningHandler = rest.NoWarnings{}
+	if c.http, err = rest.HTTPClientFor(config); err != nil {
+		return fmt.Errorf("%s: %w", where, err)
 	}
-	if out.dynamic, err = dynamic.NewForConfigAndClient(config, out.http); err != nil {
-		return nil, fmt.Errorf("%s: %w", where, err)
+	if c.dynamic, err = dynamic.NewForConfigAndClient(config, c.http); err != nil {
+		return fmt.Errorf("%s: %w", where, err)
 	}
-	if out.typed, err = rest.UnversionedRESTClientForConfigAndClient(typedConfig(config), out.http); err != nil {
-		return nil, fmt.Errorf("%s: %w", where, err)
+	if c.typed, err = rest.UnversionedRESTClientForConfigAndClient(typedConfig(config), c.http); err != nil {
+		return fmt.Errorf("%s: %w", where, err)
 	}
-	if out.plain, err = rest.UnversionedRESTClientForConfigAndClient(plainConfig(config), out.http); err != nil {
-		return nil, fmt.Errorf("%s: %w", where, err)
+	if c.plain, err = rest.UnversionedRESTClientForConfigAndClient(plainConfig(config), c.http); err != nil {
+		return fmt.Errorf("%s: %w", where, err)
 	}
-	return out, nil
+	return nil
 }
 
 func loopback(u *url.URL) bool {

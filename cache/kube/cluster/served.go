@@ -59,7 +59,7 @@ func (c *Cluster) read(ctx context.Context, into any, path ...string) error {
 	case err != nil && context.Cause(ctx) != nil:
 		return context.Cause(ctx)
 	case err != nil:
-		return (&target{resource: schema.GroupVersionResource{Resource: "the list of resources"}}).explain("read", err)
+		return (&target{resource: schema.GroupVersionResource{Resource: "the list of resources"}}).explain("read", err, c.by.Page)
 	}
 	if err := json.Unmarshal(text, into); err != nil {
 		return fmt.Errorf("the answer to %v is no list: %w", path, err)

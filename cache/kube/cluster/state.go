@@ -21,12 +21,14 @@ import (
 	"github.com/portolan-mesh/portolan/storage/errlist"
 )
 
-// The reasons for which a resource is not followed although the cluster answers.
+// The reasons for which a resource is not followed although the cluster is not away.
 var (
 	// ErrDenied says that the account lacks a right.
 	ErrDenied = errors.New("denied")
 	// ErrAbsent says that the cluster does not have the resource.
 	ErrAbsent = errors.New("absent")
+	// ErrUnusable says that there is no kubeconfig that can be used, so that nobody need wait.
+	ErrUnusable = errors.New("unusable")
 )
 
 // reason is an error for people that is one of these.
@@ -86,7 +88,7 @@ func (s *state) lost(ctx context.Context, verb string, err error) {
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
-	err = s.target.explain(verb, err)
+	err = s.target.explain(verb, err, s.user.by.Page)
 	s.mu.Lock()
 	was := s.denied[verb]
 	if was != nil && was.Error() == err.Error() {
@@ -131,7 +133,11 @@ func (l *link) setLost(err error, resource string) {
 	l.lost[err.Error()]++
 	first := l.lost[err.Error()] == 1
 	l.mu.Unlock()
-	if first {
+	switch {
+	case !first:
+	case errors.Is(err, ErrAbsent):
+		l.o.Log.Info("a cluster no longer has a resource, or does not have it yet", "cluster", l.name, "resource", resource, "err", err)
+	default:
 		l.o.Log.Warn("a cluster cannot be followed: what it last had is kept", "cluster", l.name, "resource", resource, "err", err)
 	}
 }
@@ -148,26 +154,26 @@ func (l *link) setFound(err error) {
 	}
 	last := len(l.lost) == 0
 	l.mu.Unlock()
-	if last {
+	if last && !errors.Is(err, ErrAbsent) {
 		l.o.Log.Info("a cluster is followed again", "cluster", l.name)
 	}
 }
 
-// explain says what an error means for the user. It leaves URLs out, so that the reasons
-// of all resources are one if the cluster is away.
-func (t *target) explain(verb string, err error) error {
+// explain says what an error means for the user, whose rights a page shows. It leaves URLs out, so
+// that the reasons of all resources are one if the cluster is away.
+func (t *target) explain(verb string, err error, page string) error {
 	resource := t.resource.GroupResource().String()
 	where := "in all namespaces"
 	switch {
 	case t.namespace != "":
 		where = "in the namespace " + t.namespace
 	case t.resource == namespacesResource:
-		where = "for the discoverySelectors of the mesh"
+		where, page = "for the discoverySelectors of the mesh", selectorsPage
 	}
 	var inURL *url.Error
 	switch {
 	case apierrors.IsForbidden(err):
-		return &reason{ErrDenied, fmt.Sprintf("the account may not %s %s %s: grant it the verbs list and watch", verb, resource, where)}
+		return &Lack{Verb: verb, Resource: resource, Where: where, Namespace: t.namespace, Account: userIn(err), Page: page}
 	case apierrors.IsUnauthorized(err):
 		return errors.New("the cluster does not accept the credentials of the kubeconfig: renew them")
 	case apierrors.IsNotFound(err):
@@ -274,24 +280,27 @@ func (c *Cluster) Problems() []cache.Problem {
 }
 
 // Degraded says why what was delivered may be old, nil if it is not: each reason once,
-// with its time. Faults of objects do not count: Problems has them.
+// with its time, and last a Denied. Faults of objects do not count: Problems has them.
 func (c *Cluster) Degraded() error {
 	var reasons *multierror.Error
-	said := map[string]bool{}
-	add := func(since time.Time, err error) {
-		if err != nil && !said[err.Error()] {
-			said[err.Error()] = true
-			reasons = multierror.Append(reasons, fmt.Errorf("since %s: %w", since.UTC().Format(time.RFC3339), err))
-		}
-	}
 	c.link.mu.Lock()
 	fault := c.link.fault
 	c.link.mu.Unlock()
 	if fault != nil {
 		reasons = multierror.Append(reasons, fmt.Errorf("%w; the last good content is used", fault))
 	}
+	said := map[string]bool{}
+	var denied []lacks
 	for _, s := range c.all() {
-		add(s.degraded())
+		lack, err := s.denial()
+		denied = append(denied, lack)
+		if err != nil && !said[err.Error()] {
+			said[err.Error()] = true
+			reasons = multierror.Append(reasons, fmt.Errorf("since %s: %w", lack.since.UTC().Format(time.RFC3339), err))
+		}
+	}
+	if err := deniedBy(c.by, denied); err != nil {
+		reasons = multierror.Append(reasons, err)
 	}
 	if reasons != nil {
 		reasons.ErrorFormat = errlist.OneLine

@@ -22,6 +22,34 @@ func selectorsOf(t *testing.T, text string) []*meshv1alpha1.LabelSelector {
 	return m.GetDiscoverySelectors()
 }
 
+// TestUnreadableSelectors: the last selectors stay while one cannot be read, and it is told which.
+func TestUnreadableSelectors(t *testing.T) {
+	t.Parallel()
+	good, bad := selectorsOf(t, "[{matchLabels: {mesh: 'on'}}]"), selectorsOf(t, "[{}, {matchExpressions: [{key: env, operator: Like}]}]")
+	if _, err := selection.Unreadable(good); err != nil {
+		t.Error(err)
+	}
+	if at, err := selection.Unreadable(bad); at != 1 || err == nil {
+		t.Errorf("%d: %v", at, err)
+	}
+	selectors := selection.NewSelectors()
+	if err := selectors.Set(good); err != nil {
+		t.Fatal(err)
+	}
+	_, _, next := selectors.Now()
+	if err := selectors.Set(bad); err == nil {
+		t.Error("no error")
+	}
+	select {
+	case <-next:
+		t.Error("selectors that cannot be read are a change")
+	default:
+	}
+	if list, _, _ := selectors.Now(); !list.Matches(map[string]string{"mesh": "on"}) || list.Matches(nil) {
+		t.Error("the last selectors do not count")
+	}
+}
+
 // TestSelectors: a namespace counts if one selector matches, and all do without selectors or with one
 // that cannot be read.
 func TestSelectors(t *testing.T) {

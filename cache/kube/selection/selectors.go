@@ -22,12 +22,15 @@ type Selectors struct {
 // NewSelectors returns Selectors that are not known yet.
 func NewSelectors() *Selectors { return &Selectors{next: make(chan struct{})} }
 
-// Set takes the present selectors. If one cannot be read, no selector counts, and Set
-// returns why.
+// Set takes the present selectors. If one cannot be read, the last ones that could be stay, none
+// at first, and Set returns why.
 func (s *Selectors) Set(of []*meshv1alpha1.LabelSelector) error {
-	list, err := newList(of)
+	list, at, err := newList(of)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err != nil {
+		list, err = s.list, fmt.Errorf("discoverySelectors[%d]: %w", at, err)
+	}
 	if s.known && s.list.text == list.text {
 		return err
 	}
@@ -51,8 +54,14 @@ type List struct {
 	text string // equal lists have equal texts
 }
 
-func newList(from []*meshv1alpha1.LabelSelector) (List, error) {
-	var out List
+// Unreadable returns the first selector that cannot be read, and why; nil if all can.
+func Unreadable(of []*meshv1alpha1.LabelSelector) (at int, err error) {
+	_, at, err = newList(of)
+	return at, err
+}
+
+// newList returns a list, or which selector cannot be read, and why.
+func newList(from []*meshv1alpha1.LabelSelector) (out List, at int, err error) {
 	var texts []string
 	for i, s := range from {
 		of := &metav1.LabelSelector{MatchLabels: s.GetMatchLabels()}
@@ -63,7 +72,7 @@ func newList(from []*meshv1alpha1.LabelSelector) (List, error) {
 		}
 		one, err := metav1.LabelSelectorAsSelector(of)
 		if err != nil {
-			return List{}, fmt.Errorf("discoverySelectors[%d]: %w", i, err)
+			return List{}, i, err
 		}
 		out.of, texts = append(out.of, one), append(texts, one.String())
 	}
@@ -71,7 +80,7 @@ func newList(from []*meshv1alpha1.LabelSelector) (List, error) {
 	if len(out.of) > 0 {
 		out.text += "\n" // one empty selector is not none
 	}
-	return out, nil
+	return out, 0, nil
 }
 
 // Empty says that there are no selectors: every namespace counts.

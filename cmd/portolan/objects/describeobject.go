@@ -119,7 +119,7 @@ func (e *environment) describe(ctx context.Context, key config.Key, kind *schema
 	return d, err
 }
 
-// findingsOf returns the findings about an object; none if the server has no findings.
+// findingsOf returns the findings about an object; nil if the server has no findings.
 func findingsOf(ctx context.Context, c *client.Client, key config.Key) ([]finding.Finding, error) {
 	list, err := c.Findings(ctx, key.Namespace, nil)
 	if apierrors.IsNotFound(err) {
@@ -128,7 +128,7 @@ func findingsOf(ctx context.Context, c *client.Client, key config.Key) ([]findin
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(list.Items, func(f finding.Finding) bool {
+	return slices.DeleteFunc(append([]finding.Finding{}, list.Items...), func(f finding.Finding) bool {
 		return f.Object.Kind != key.Kind.Kind || f.Object.Namespace != key.Namespace || f.Object.Name != key.Name
 	}), nil
 }
@@ -138,7 +138,7 @@ func (e *environment) printDescription(key config.Key, d Description) error {
 	if cli.BesideMesh(key.Kind) {
 		return e.printBeside(d)
 	}
-	for _, rows := range [][][]string{conditionRows(d.Object, len(d.Findings) > 0, e.Now()), findingRows(d.Findings)} {
+	for _, rows := range [][][]string{conditionRows(d.Object, d.Findings, e.Now()), findingRows(d.Findings)} {
 		if err := e.PrintSection(rows); err != nil {
 			return err
 		}
@@ -182,14 +182,19 @@ func (e *environment) origin(d Description) (out []string) {
 	return out
 }
 
-// conditionRows returns the conditions of an object's status, below a header. If findings are
-// printed, too, conditions that quote them refer to them instead.
-func conditionRows(object *unstructured.Unstructured, findings bool, now time.Time) [][]string {
+// conditionRows returns the conditions of an object's status, below a header. Conditions that quote
+// findings refer to them instead, or say that the server does not find them any more: the leader writes
+// conditions some seconds later. Without findings (nil) nothing is known of them.
+func conditionRows(object *unstructured.Unstructured, findings []finding.Finding, now time.Time) [][]string {
 	rows := [][]string{{"CONDITION", "STATUS", "SINCE", "REASON", "MESSAGE"}}
 	for _, c := range conditionsOf(object) {
 		message := c.text("message")
-		if findings && strings.HasPrefix(c.text("reason"), "PTL") {
+		switch reason := c.text("reason"); {
+		case findings == nil || !strings.HasPrefix(reason, "PTL"):
+		case slices.ContainsFunc(findings, func(f finding.Finding) bool { return f.Code == reason }):
 			message = "see FINDING"
+		default:
+			message = "is not so any more: the condition follows in some seconds"
 		}
 		since, _ := time.Parse(time.RFC3339, c.text("lastTransitionTime"))
 		rows = append(rows, []string{c.text("type"), c.text("status"), cli.Age(now, since), c.text("reason"), message})

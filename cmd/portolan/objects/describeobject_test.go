@@ -75,6 +75,27 @@ func TestDescribeObject(t *testing.T) {
 	}
 }
 
+// TestDescribeAheadOfConditions: a condition that quotes a finding which is gone says so.
+func TestDescribeAheadOfConditions(t *testing.T) {
+	t.Parallel()
+	out, err := serving(t, func(r *http.Request) any {
+		if r.URL.Path == finding.Path {
+			return finding.List{}
+		}
+		return describedObject(r)
+	}, "describe", "vs/reviews", "-n", "shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range [][]string{
+		{"Accepted", "True", "59m", "Valid", "it is valid"}, {"ResolvedRefs", "False", "1m", "PTL0102", "is not so any more: the condition follows in some seconds"},
+	} {
+		if !clitest.HasLine(out.Out, line) {
+			t.Errorf("no line with %q in\n%s", line, out.Out)
+		}
+	}
+}
+
 func TestWhatDescribeRefuses(t *testing.T) {
 	t.Parallel()
 	a := startAPI(t)

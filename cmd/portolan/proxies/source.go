@@ -15,6 +15,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/cmd/portolan/serve"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/xds/verdict"
 )
 
 func newSourceCommand(env *environment) *cobra.Command {
@@ -70,11 +71,7 @@ func objectCount(s *serve.SourceStatus) string {
 	if s.Endpoints != nil {
 		return cli.CountOf(s.Endpoints.Services, "service")
 	}
-	objects := 0
-	for _, n := range s.Objects {
-		objects += n
-	}
-	return fmt.Sprint(objects)
+	return fmt.Sprint(s.ObjectCount())
 }
 
 func shadowCount(s *serve.SourceStatus) string {
@@ -165,7 +162,7 @@ func (e *environment) printSource(d *SourceDescription) error {
 	if s.Writable {
 		writes = "yes"
 	}
-	rows := [][]string{{"name", s.Name}, {"kind", s.Kind}, {"where", s.Where}, {"writable", writes}}
+	rows := [][]string{{"name", s.Name}, {"kind", s.Kind}, {"where", s.Where}, {"writable", writes}, {"state", sourceState(s)}}
 	if s.Endpoints != nil {
 		rows = append(rows, []string{"services", fmt.Sprint(s.Endpoints.Services)}, []string{"targets", fmt.Sprint(s.Endpoints.Targets)})
 	} else {
@@ -186,9 +183,9 @@ func (e *environment) printSource(d *SourceDescription) error {
 	if err := e.PrintSection(sourceObjectRows(d.Items)); err != nil {
 		return err
 	}
-	problems := slices.Concat(s.Faults, s.Differs)
-	if s.Problem != "" {
-		problems = slices.Insert(slices.Clone(problems), 0, s.Problem)
+	problems := slices.Concat(s.Details, s.Faults, s.Differs)
+	if s.Problem != "" && len(s.Details) == 0 {
+		problems = slices.Insert(problems, 0, s.Problem)
 	}
 	if len(problems) == 0 {
 		return nil
@@ -225,7 +222,12 @@ func sourceObjectState(o *serve.SourceObject) string {
 	if len(o.Faults) > 0 {
 		parts = append(parts, cli.CountOf(len(o.Faults), "fault"))
 	}
-	parts = append(parts, o.Issues...)
+	for _, code := range o.Issues {
+		if kind := verdict.Code(code).Kind(); kind.Code != "" { // a newer server has more codes
+			code = kind.Severity.String() + " " + code
+		}
+		parts = append(parts, code)
+	}
 	if len(parts) == 0 {
 		return "ok"
 	}

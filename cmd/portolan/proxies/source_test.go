@@ -17,6 +17,7 @@ func someSources() serve.SourceList {
 		{Name: "store", Kind: "etcd", Where: "/tmp/mesh", Writable: true, Objects: map[string]int{"Gateway": 1, "ServiceEntry": 2}, LagSeconds: &lag},
 		{Name: "mesh", Kind: "directory", Where: "mesh", Objects: map[string]int{"ServiceEntry": 3}, Shadowed: 1, Changed: &changed, Faults: []string{"a.yaml: is empty"}},
 		{Name: "gone", Kind: "directory", Where: "gone", Problem: "there is no such directory", Faults: []string{"b.yaml: is empty"}},
+		{Name: "kube://east", Kind: "cluster", Where: "https://east", Problem: "the account bob may not list 2 resources", Details: []string{"bob may not list pods", "bob may not list nodes"}},
 		{Name: "targets.json", Kind: "endpoints file", Where: "/etc/targets.json", Endpoints: &serve.EndpointsStatus{Services: 2, Targets: 5}, Faults: []string{"targets.json: group 1: x"}},
 	}}
 }
@@ -31,6 +32,7 @@ func answerSources(r *http.Request) any {
 	}
 	objects := serve.SourceObjects{Items: []serve.SourceObject{
 		{Kind: "ServiceEntry", Namespace: "shop", Name: "a", Place: "a.yaml: document 1 (line 1)"},
+		{Kind: "ServiceEntry", Namespace: "shop", Name: "aa", Issues: []string{"PTL0101", "PTL9999"}},
 		{Kind: "ServiceEntry", Namespace: "shop", Name: "b", ShadowedBy: "store", Faults: []string{"x"}},
 	}}
 	for i := range 105 {
@@ -66,9 +68,10 @@ func TestSourceDescribe(t *testing.T) {
 	for name, lines := range map[string][][]string{
 		"store": {{"writable", "yes"}, {"lag", "0.2 s"}, {"Gateway", "1"}, {"ServiceEntry", "2"}},
 		"mesh": {{"where", "mesh"}, {"writable", "no: change it at its source"}, {"shadowed", "1"}, {"OBJECT", "PLACE", "STATE"},
-			{"serviceentry/shop/a", "a.yaml: document 1 (line 1)", "ok"}, {"serviceentry/shop/b", "-", "shadowed by store, 1 fault"},
+			{"serviceentry/shop/a", "a.yaml: document 1 (line 1)", "ok"}, {"serviceentry/shop/aa", "-", "error PTL0101, PTL9999"}, {"serviceentry/shop/b", "-", "shadowed by store, 1 fault"}, {"state", "1 fault"},
 			{"sidecar/shop/s99"}, {"sidecar: 5 more"}, {"! a.yaml: is empty"},
 		},
+		"kube://east":  {{"state", "the account bob may not list 2 resources"}, {"! bob may not list pods"}, {"! bob may not list nodes"}},
 		"gone":         {{"! there is no such directory"}, {"! b.yaml: is empty"}},
 		"targets.json": {{"where", "/etc/targets.json"}, {"services", "2"}, {"targets", "5"}, {"! targets.json: group 1: x"}},
 	} {

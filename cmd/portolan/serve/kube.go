@@ -35,12 +35,29 @@ type clusterSource struct {
 	saved savedItems[*config.Config]
 }
 
+// clusterUse is what a server reads of clusters.
+type clusterUse struct {
+	prefix string // begins the names of its sources
+	page   string // has the role that its account needs
+}
+
+var (
+	useObjects  = clusterUse{KubeScheme, "docs/tasks/read-objects-of-a-cluster.md"}
+	useServices = clusterUse{clusterServices, "docs/tasks/one-mesh-over-a-cluster-and-machines.md"}
+	useSecrets  = clusterUse{clusterSecrets, "docs/tasks/secrets-of-a-cluster.md"}
+)
+
+// of returns the use of a cluster as a user of its connection.
+func (u clusterUse) of(c *cluster.Cluster) *cluster.Cluster {
+	return c.Share(cluster.User{Source: u.prefix + c.Name(), Page: u.page})
+}
+
 // cluster returns a connection to a cluster for one user of it. All users of a kubeconfig
 // and a context have the same connection.
-func (s *server) cluster(o cluster.Options) (*cluster.Cluster, error) {
+func (s *server) cluster(o cluster.Options, use clusterUse) (*cluster.Cluster, error) {
 	ref := o.Name + "=" + o.File + "#" + o.Context
 	if known := s.clusters[ref]; known != nil {
-		return known.Share(), nil
+		return use.of(known), nil
 	}
 	c, err := s.connect(o)
 	if err != nil {
@@ -50,7 +67,7 @@ func (s *server) cluster(o cluster.Options) (*cluster.Cluster, error) {
 		s.clusters = map[string]*cluster.Cluster{}
 	}
 	s.clusters[ref] = c
-	return c.Share(), nil
+	return use.of(c), nil
 }
 
 // connect makes a connection that goes by the discoverySelectors of the mesh.
@@ -64,7 +81,7 @@ func (s *server) kubeSources() ([]aggregate.Source, error) {
 	var out []aggregate.Source
 	memory := lastknown.In(s.configs, nil)
 	for _, o := range s.o.ConfigKube {
-		c, err := s.cluster(o)
+		c, err := s.cluster(o, useObjects)
 		if err != nil {
 			return nil, err
 		}

@@ -25,7 +25,7 @@ const (
 func (s *server) addClusterSecrets() error {
 	o := clustersecret.Options{Worker: s.worker}
 	for _, of := range s.o.SecretsKube {
-		connection, err := s.cluster(of.Cluster)
+		connection, err := s.cluster(of.Cluster, useSecrets)
 		if err != nil {
 			return err
 		}
@@ -48,11 +48,9 @@ func (s *server) secretSources() (out []SourceStatus) {
 		if n := of.Secrets.Len(); n > 0 {
 			one.Objects[secretKind] = n
 		}
-		if of.Degraded != nil {
-			one.Problem = of.Degraded.Error()
-		}
+		one.setProblem(of.Degraded)
 		for _, p := range of.Problems {
-			one.Faults = append(one.Faults, p.String())
+			one.Faults = append(one.Faults, faultOf(p))
 		}
 		one.Faults = append(one.Faults, endedIn(of)...)
 		out = append(out, one)

@@ -63,7 +63,7 @@ func (s *server) addClusters(entries *serviceentry.Store) error {
 	entries.ExchangeWorkloads(s.kubernetes)
 	var flags []string
 	for _, o := range s.o.Clusters {
-		connection, err := s.cluster(o)
+		connection, err := s.cluster(o, useServices)
 		if err != nil {
 			return err
 		}

@@ -20,8 +20,12 @@ import (
 func (s *server) addRemoteClusters(flags []string) {
 	s.remote = remote.New(remote.Options{
 		Configs: s.source.Handled, Keys: s.secrets.sealer.Keys, Root: s.o.Mesh.GetRootNamespace(), Flags: flags,
-		Connect: func(name string, kubeconfig []byte) (*cluster.Cluster, error) {
-			return s.connect(cluster.Options{Name: name, Content: kubeconfig})
+		Connect: func(o cluster.Options) (*cluster.Cluster, error) {
+			c, err := s.connect(o)
+			if err != nil {
+				return nil, err
+			}
+			return useServices.of(c), nil
 		},
 		Clusters: s.kubernetes, Registries: s.registry, Logger: s.log(loglevel.Registries),
 	})

@@ -38,7 +38,7 @@ func (m *meshSelectors) take(configs *cache.Snapshot) {
 	}
 	m.last, m.some = object, true
 	if err := m.Set(mesh.MeshConfigAt(m.file, configs).GetDiscoverySelectors()); err != nil {
-		m.log.Warn("selectors of namespaces cannot be read: all namespaces of clusters count", "err", err)
+		m.log.Warn("selectors of namespaces cannot be read: the last ones that could be still count", "err", err)
 	}
 }
 

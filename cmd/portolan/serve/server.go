@@ -179,6 +179,7 @@ func (s *server) addXDS() error {
 	s.secrets.sealer.OnChange(func() { s.worker.Post("sealing keys", func() {}) }) // the task ends with a commit
 	s.proxies.xds = s.xds
 	s.verdicts = index.NewKeeper(verdictSource{s, &keyFaults{root: s.o.Mesh.GetRootNamespace(), keys: s.keys}})
+	s.metrics.MustRegister(sourceMetrics{s})
 	return s.metrics.Register(s.verdicts)
 }
 
@@ -256,7 +257,7 @@ func (s *server) addAPI() (err error) {
 	s.api.Get(admin.ProxyConfigPath, admin.ServeProxyConfig(s.xds, view, view.ID))
 	s.api.View(admin.ProxyLogPath, admin.ServeProxyLog(s.xds, view, view.ID))
 	maintenance.Disconnect(s.api, admin.Disconnect(s.xds, view, view.ID, s.configs))
-	s.api.Handle(SourcesPath, serveStatus(s.sourceStatuses))
+	s.api.Handle(SourcesPath, serveStatus(func() any { return s.sourceList() }))
 	s.api.View(SourceObjectsPath, s.serveSourceObjects)
 	maintenance.Register(s.api, s.maintenance())
 	credentials.JoinTokens(s.api, s.tokens)

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cache/aggregate"
@@ -160,11 +161,11 @@ const (
 func (s *server) clusterSources() (out []SourceStatus) {
 	for _, status := range s.kubernetes.Status() {
 		source := SourceStatus{
-			Name: clusterServices + status.Cluster, Kind: clusterServicesKind, Where: status.Server, Objects: map[string]int{}, Problem: status.Degraded,
+			Name: clusterServices + status.Cluster, Kind: clusterServicesKind, Where: status.Server, Objects: map[string]int{}, Problem: status.Degraded, Details: status.Details,
 			Endpoints: &EndpointsStatus{Services: status.Services, Targets: status.Endpoints},
 		}
 		if status.Secret != "" {
-			source.Where += " (" + status.Secret + ")"
+			source.Where = strings.TrimSpace(source.Where + " (" + status.Secret + ")")
 		}
 		for _, flaw := range status.Flaws {
 			source.Faults = append(source.Faults, flaw.Object+": "+flaw.Reason)

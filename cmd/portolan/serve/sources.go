@@ -13,6 +13,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/aggregate"
 	"github.com/portolan-mesh/portolan/cache/beside"
 	"github.com/portolan-mesh/portolan/cache/file"
+	"github.com/portolan-mesh/portolan/cache/kube/cluster"
 	"github.com/portolan-mesh/portolan/cache/mirror"
 	"github.com/portolan-mesh/portolan/cache/statuses"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
@@ -20,6 +21,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/etcd/member"
+	"github.com/portolan-mesh/portolan/xds/verdict"
 )
 
 // storeSource is the name of the store among the sources of configuration, and storeKind its kind.
@@ -56,14 +58,31 @@ type SourceStatus struct {
 	Changed *time.Time `json:"changed,omitempty"`
 	// LagSeconds is how old the served content may be, if that is known.
 	LagSeconds *float64 `json:"lagSeconds,omitempty"`
-	// Problem says what is wrong with the whole source. Faults says what is not served in the
-	// form that the source has.
+	// Problem says what is wrong with the whole source. Where it only sums that up, Details says
+	// it all, such as each right that the account of a cluster lacks. Faults says what is not
+	// served in the form that the source has.
 	Problem string   `json:"problem,omitempty"`
+	Details []string `json:"details,omitempty"`
 	Faults  []string `json:"faults,omitempty"`
 	// Differs lists servers of the store whose source has other objects. Absent is true if
 	// another server has this source, but this one does not.
 	Differs []string `json:"differs,omitempty"`
 	Absent  bool     `json:"absent,omitempty"`
+}
+
+// ObjectCount returns the number of objects of all kinds.
+func (s *SourceStatus) ObjectCount() (objects int) {
+	for _, n := range s.Objects {
+		objects += n
+	}
+	return objects
+}
+
+// setProblem takes what is wrong with the whole source, nil for nothing.
+func (s *SourceStatus) setProblem(err error) {
+	if err != nil {
+		s.Problem, s.Details = err.Error(), cluster.Details(err)
+	}
 }
 
 // EndpointsStatus counts the services of a source, and their endpoints.
@@ -150,7 +169,8 @@ func (s *server) sourcesDegraded() error {
 	return errors.Join(out...)
 }
 
-func (s *server) sourceStatuses() any {
+// sourceList describes all sources.
+func (s *server) sourceList() SourceList {
 	var all []aggregate.Status
 	if s.sources != nil {
 		all = s.sources.Statuses()
@@ -191,21 +211,37 @@ func (s *server) sourceStatus(source *aggregate.Status) SourceStatus {
 		at := source.Changed.UTC().Truncate(time.Second)
 		out.Changed = &at
 	}
-	if source.Err != nil {
-		out.Problem = source.Err.Error()
-	}
+	out.setProblem(source.Err)
 	if source.Writable {
 		lag := s.mirror.Staleness().Seconds()
 		out.LagSeconds = &lag
 	}
 	for _, p := range problemsIn(*source) {
-		text := p.String()
-		if isKept(p) {
-			text += " (what it held before is served)"
-		}
-		out.Faults = append(out.Faults, text)
+		out.Faults = append(out.Faults, faultOf(p))
 	}
 	return out
+}
+
+// faultOf returns a problem of an object as a fault of its source: how bad it is, since when, and
+// what is served.
+func faultOf(p cache.Problem) string {
+	text := severityOf(p)
+	if !p.Since.IsZero() {
+		text += " since " + p.Since.UTC().Format(time.RFC3339)
+	}
+	text += ": " + p.String()
+	if isKept(p) {
+		text += " (what it held before is served)"
+	}
+	return text
+}
+
+// severityOf says how bad a problem of an object is: what is served as it stands is a warning.
+func severityOf(p cache.Problem) string {
+	if p.Warning {
+		return verdict.Warning.String()
+	}
+	return verdict.Error.String()
 }
 
 // besideStore returns the functions that refuse writes of objects from other sources, and say

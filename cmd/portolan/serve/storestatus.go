@@ -30,7 +30,7 @@ func (r *reporter) StoreStatus(ctx context.Context) maintenance.Status {
 	r.awaitFirst(ctx)
 	status := maintenance.Status{
 		Server: r.self(), Cache: r.cache(), Registries: registryStatuses(r.server.registry.Registries()),
-		Quarantined: r.server.mirror.Quarantine().Len(),
+		Sources: objectSources(r.server.sourceList()), Quarantined: r.server.mirror.Quarantine().Len(),
 	}
 	for _, err := range []error{r.server.security.unreachable(), r.server.secrets.Degraded()} {
 		if err != nil {
@@ -139,6 +139,18 @@ func registryStatuses(registries []discovery.Instance) []maintenance.RegistrySta
 	return out
 }
 
+// objectSources returns the sources of objects but the store. Those of services are registries.
+func objectSources(list SourceList) (out []maintenance.SourceStatus) {
+	for i := range list.Items {
+		of := &list.Items[i]
+		if of.Writable || of.Endpoints != nil || of.Absent {
+			continue
+		}
+		out = append(out, maintenance.SourceStatus{Name: of.Name, Kind: of.Kind, Objects: of.ObjectCount(), Problem: of.Problem})
+	}
+	return out
+}
+
 // store queries the store, as far as it answers.
 func (r *reporter) store(ctx context.Context) (*maintenance.StoreStatus, error) {
 	identity, err := etcd.ReadInstance(ctx, r.server.store.client)
@@ -201,6 +213,11 @@ func problems(s maintenance.Status) []string {
 	for _, one := range s.Registries {
 		if one.Problem != "" {
 			add("registry %s: %s", one.Name, one.Problem)
+		}
+	}
+	for _, one := range s.Sources {
+		if one.Problem != "" {
+			add("source %s: %s", one.Name, one.Problem)
 		}
 	}
 	if s.Quarantined > 0 {

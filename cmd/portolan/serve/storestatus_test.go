@@ -17,18 +17,19 @@ func TestProblems(t *testing.T) {
 	status := maintenance.Status{
 		Cache: maintenance.CacheStatus{Degraded: "etcd does not answer"}, Quarantined: 2,
 		Registries: []maintenance.RegistryStatus{{Name: "Consul/dc1", Problem: "it cannot be read"}, {Name: "ServiceEntry"}}, Backup: &maintenance.BackupStatus{Error: "disk full"},
+		Sources: []maintenance.SourceStatus{{Name: "kube://east", Problem: "no rights"}, {Name: "secrets/east"}},
 		Store: &maintenance.StoreStatus{
 			Alarms: []string{"NOSPACE"}, DBBytes: 90, QuotaBytes: 100, Members: []maintenance.StoreMember{{Name: "cp-2", Error: "unreachable"}},
 		},
 	}
 	all := strings.Join(problems(status), "\n")
-	for _, words := range []string{"etcd does not answer", "registry Consul/dc1: it cannot be read", "2 ", "disk full", "NOSPACE", "90 %", "cp-2"} {
+	for _, words := range []string{"etcd does not answer", "registry Consul/dc1: it cannot be read", "source kube://east: no rights", "2 ", "disk full", "NOSPACE", "90 %", "cp-2"} {
 		if !strings.Contains(all, words) {
 			t.Errorf("%q is not in\n%s", words, all)
 		}
 	}
-	if strings.Contains(all, "ServiceEntry") {
-		t.Errorf("a registry without a problem is one:\n%s", all)
+	if strings.Contains(all, "ServiceEntry") || strings.Contains(all, "secrets/east") {
+		t.Errorf("a registry or a source without a problem is one:\n%s", all)
 	}
 	if none := problems(maintenance.Status{Store: &maintenance.StoreStatus{QuotaBytes: 100, DBBytes: 10}}); len(none) > 0 {
 		t.Errorf("%q", none)
@@ -71,6 +72,25 @@ func TestRegistryStatuses(t *testing.T) {
 		{Name: "ServiceEntry", State: "live", Services: 3}, {Name: "ServiceEntry", State: "syncing", Services: 3},
 		{Name: "Consul", State: "live", Services: 2},
 		{Name: "Consul/dc1", State: "lastKnown", AsOf: then, Services: 5, Problem: "away"}, {Name: "Consul/dc2", State: "syncing"},
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// TestObjectSources: the store, registries and sources of other servers are not among the sources of
+// a status.
+func TestObjectSources(t *testing.T) {
+	t.Parallel()
+	got := objectSources(SourceList{Items: []SourceStatus{
+		{Name: "store", Kind: storeKind, Writable: true, Objects: map[string]int{"Gateway": 1}},
+		{Name: "kube://east", Kind: "cluster", Objects: map[string]int{"Gateway": 1, "Sidecar": 2}, Problem: "no rights"},
+		{Name: "services/east", Kind: clusterServicesKind, Endpoints: &EndpointsStatus{Services: 1}},
+		{Name: "secrets/east", Kind: clusterSecretsKind},
+		{Name: "/etc/mesh", Kind: "absent", Absent: true},
+	}})
+	want := []maintenance.SourceStatus{
+		{Name: "kube://east", Kind: "cluster", Objects: 3, Problem: "no rights"}, {Name: "secrets/east", Kind: clusterSecretsKind},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)

@@ -22,8 +22,8 @@ func newStoreStatusCommand(env *environment) *cobra.Command {
 		Use:   "status",
 		Short: "See how the store of a server is, on one screen",
 		Long: `See how the store of a server is: how full, how old what is served may be, of the
-store and of each registry such as Consul, and what somebody should see to. The exit
-code is 1 where there is such a problem.`,
+store, of each registry such as Consul and of each other source, and what somebody should
+see to. The exit code is 1 where there is such a problem.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return env.Call(c.Context(), func(ctx context.Context, api *client.Client) error {
@@ -73,6 +73,9 @@ func writeStatus(out io.Writer, s *maintenance.Status, now time.Time) error {
 	rows = append(rows, []string{"cache", cacheLine(s.Cache)})
 	for _, one := range s.Registries {
 		rows = append(rows, []string{"registry", registryLine(one, now)})
+	}
+	for _, one := range s.Sources {
+		rows = append(rows, []string{"source", sourceLine(one)})
 	}
 	for _, job := range s.Jobs {
 		rows = append(rows, []string{"job", job.Name + ": " + orNone(job.Leader)})
@@ -128,10 +131,7 @@ func cacheLine(c maintenance.CacheStatus) string {
 
 // registryLine says whether the served content of a registry is current.
 func registryLine(r maintenance.RegistryStatus, now time.Time) string {
-	services := fmt.Sprintf("%d services", r.Services)
-	if r.Services == 1 {
-		services = "1 service"
-	}
+	services := cli.CountOf(r.Services, "service")
 	switch discovery.SourceState(r.State) {
 	case discovery.SourceSyncing:
 		return r.Name + ": not read yet"
@@ -139,6 +139,15 @@ func registryLine(r maintenance.RegistryStatus, now time.Time) string {
 		return fmt.Sprintf("%s: as last known %s ago (%s), %s", r.Name, cli.Age(now, r.AsOf), r.AsOf.UTC().Format(time.RFC3339), services)
 	}
 	return fmt.Sprintf("%s: %s, %s", r.Name, r.State, services)
+}
+
+// sourceLine says whether a source is followed; the problems say why not.
+func sourceLine(s maintenance.SourceStatus) string {
+	state := "followed"
+	if s.Problem != "" {
+		state = "degraded"
+	}
+	return fmt.Sprintf("%s: %s, %s", s.Name, state, cli.CountOf(s.Objects, "object"))
 }
 
 func backupLine(b *maintenance.BackupStatus, now time.Time) string {

@@ -34,8 +34,9 @@ type Options struct {
 	Root string
 	// Flags are the names of the clusters that flags name.
 	Flags []string
-	// Connect makes the connection to a cluster from the name and the kubeconfig.
-	Connect func(name string, kubeconfig []byte) (*cluster.Cluster, error)
+	// Connect makes the connection to a cluster. Of its options the name is set, and the content or why
+	// there is none that can be used.
+	Connect func(cluster.Options) (*cluster.Cluster, error)
 	// Clusters makes the registries, and Registries runs them.
 	Clusters   *kube.Clusters
 	Registries Registries
@@ -81,23 +82,25 @@ type entry struct {
 	err        error // why the Secret cannot be opened
 }
 
-// running is a registry with the kubeconfig that it follows, or at least should.
+// running is a registry with the kubeconfig that it follows, or at least should. Without one that can
+// be used it has none, and unusable says why: it then serves what was last known of the cluster.
 type running struct {
 	*kube.Registry
 	kubeconfig []byte
 	secret     config.Key
+	unusable   string
 }
 
-// followed is what became of an entry: a registry, or why it has none of this kubeconfig, or both.
+// followed is what became of an entry: its registry, and why that does not follow this kubeconfig.
 type followed struct {
 	entry
-	registry *kube.Registry
+	by running
 }
 
 func (of followed) fault() Fault {
 	err := of.err
 	if err == nil {
-		err = of.registry.Away()
+		err = of.by.Away()
 	}
 	return Fault{Content: of.content, Away: of.err == nil, Reason: errlist.Cause(err)}
 }
@@ -208,10 +211,13 @@ func (f *Follower) reconcile() {
 		if e.err == nil {
 			e.err = f.connect(e)
 		}
+		if e.err != nil {
+			f.standIn(&e)
+		}
 		if e.err != nil && errlist.Cause(e.err) != known[e.name] {
 			f.o.Logger.Warn("a cluster cannot be followed as its Secret says", "cluster", e.name, "secret", e.secret, "err", e.err)
 		}
-		state = append(state, followed{e, f.running[e.name].Registry})
+		state = append(state, followed{e, f.running[e.name]})
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -221,23 +227,46 @@ func (f *Follower) reconcile() {
 // connect has the registry of a cluster follow it by the kubeconfig of a Secret.
 func (f *Follower) connect(e entry) error {
 	is, there := f.running[e.name]
-	if there && is.secret == e.secret && bytes.Equal(is.kubeconfig, e.kubeconfig) {
+	if there && is.unusable == "" && is.secret == e.secret && bytes.Equal(is.kubeconfig, e.kubeconfig) {
 		return nil
 	}
-	connection, err := f.o.Connect(e.name, e.kubeconfig)
+	connection, err := f.o.Connect(cluster.Options{Name: e.name, Content: e.kubeconfig})
 	if err != nil {
 		return err
 	}
 	f.o.Logger.Info("a cluster is followed as a Secret says", "cluster", e.name, "secret", e.secret, "server", connection.Server())
-	if there {
-		is.Reconnect(connection, e.secret.String())
+	return f.run(e.name, connection, running{kubeconfig: e.kubeconfig, secret: e.secret})
+}
+
+// standIn makes a registry for a cluster that is not followed, as it has no kubeconfig that can be used:
+// the registry serves what was last known of the cluster.
+func (f *Follower) standIn(e *entry) {
+	is, there := f.running[e.name]
+	why := errlist.Cause(e.err)
+	if there && (is.unusable == "" || is.unusable == why) {
+		return
+	}
+	connection, err := f.o.Connect(cluster.Options{Name: e.name, Unusable: e.err})
+	if err == nil {
+		err = f.run(e.name, connection, running{secret: e.secret, unusable: why})
+	}
+	if err != nil {
+		e.err = fmt.Errorf("%w; and what was last known of the cluster is not served: %w", e.err, err)
+	}
+}
+
+// run has the registry of a cluster follow a connection. It makes and runs the registry if there is none.
+func (f *Follower) run(name string, connection *cluster.Cluster, now running) error {
+	if is, there := f.running[name]; there {
+		is.Reconnect(connection, now.secret.String())
+		now.Registry = is.Registry
 	} else {
-		is.Registry = f.o.Clusters.Remote(connection, e.secret.String())
-		if err := f.o.Registries.Add(is.Registry); err != nil {
+		now.Registry = f.o.Clusters.Remote(connection, now.secret.String())
+		if err := f.o.Registries.Add(now.Registry); err != nil {
 			return err
 		}
 	}
-	f.running[e.name] = running{is.Registry, e.kubeconfig, e.secret}
+	f.running[name] = now
 	return nil
 }
 
@@ -269,13 +298,14 @@ func (f *Follower) Faults() pmap.Map[Fault] {
 	return f.last
 }
 
-// Degraded says which clusters have no kubeconfig that can be used, nil if all have.
+// Degraded says which clusters are followed by a kubeconfig that was replaced, since the new one cannot
+// be used; nil for none. The registries of those that have none at all say so.
 func (f *Follower) Degraded() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var reasons []error
 	for _, of := range f.state {
-		if of.err != nil {
+		if of.err != nil && of.by.unusable == "" {
 			reasons = append(reasons, fmt.Errorf("cluster %s of %s: %w", of.name, of.secret, of.err))
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/kube"
 	"github.com/portolan-mesh/portolan/discovery/kube/kubetest"
 	"github.com/portolan-mesh/portolan/discovery/kube/remote"
+	"github.com/portolan-mesh/portolan/discovery/lastknown"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -44,10 +45,15 @@ type rig struct {
 	revision int64
 }
 
-func newRig(t *testing.T, flags ...string) *rig {
+func newRig(t *testing.T, flags ...string) *rig { return newRigWith(t, nil, flags...) }
+
+// newRigWith returns a rig that has what was last known of clusters.
+func newRigWith(t *testing.T, memory lastknown.Memory, flags ...string) *rig {
 	ring, key := seal.Ring{}.WithNew()
 	r := &rig{t: t, worker: cache.NewWorker(), xds: &discoverytest.Recorder{}, key: key, ring: &ring}
-	r.clusters = kube.New(kube.Options{XDS: r.xds, Worker: r.worker, Configs: cache.NewFeed(cache.FeedOptions{Worker: r.worker, Schemas: schema.Pilot()})})
+	r.clusters = kube.New(kube.Options{
+		XDS: r.xds, Worker: r.worker, Configs: cache.NewFeed(cache.FeedOptions{Worker: r.worker, Schemas: schema.Pilot()}), Memory: memory,
+	})
 	registries := aggregate.New(aggregate.Options{XDS: r.xds, Worker: r.worker})
 	r.Follower = remote.New(remote.Options{
 		Configs: func() *cache.Snapshot {
@@ -60,10 +66,8 @@ func newRig(t *testing.T, flags ...string) *rig {
 			defer r.mu.Unlock()
 			return r.ring
 		},
-		Connect: func(name string, kubeconfig []byte) (*cluster.Cluster, error) {
-			return cluster.New(cluster.Options{Name: name, Content: kubeconfig})
-		},
-		Root: "istio-system", Flags: flags, Clusters: r.clusters, Registries: registries,
+		Connect: cluster.New,
+		Root:    "istio-system", Flags: flags, Clusters: r.clusters, Registries: registries,
 	})
 	r.worker.AtTaskEnd(r.Follow)
 	ctx, stop := context.WithCancel(context.Background())
@@ -247,11 +251,11 @@ func TestFaults(t *testing.T) {
 	r.put("istio-system/one", 1, "true", map[string]string{"east": east, "none": "kind: topsecret"})
 	r.has("10.0.0.1")
 	r.faults(map[string]string{"istio-system/one none": "kubeconfig: "})
+	r.put("istio-system/one", 1, "true", map[string]string{"east": "kind: topsecret"})
+	r.faults(map[string]string{"istio-system/one east": "kubeconfig: "})
 	if err := r.Degraded(); err == nil || strings.Contains(err.Error(), "topsecret") {
 		t.Errorf("it is degraded by %v", err)
 	}
-	r.put("istio-system/one", 1, "true", map[string]string{"east": "kind: topsecret"})
-	r.faults(map[string]string{"istio-system/one east": "kubeconfig: "})
 	r.has("10.0.0.1")
 	r.put("istio-system/one", 1, "true", map[string]string{"east": east})
 	r.faults(nil)
@@ -271,6 +275,58 @@ func TestFaults(t *testing.T) {
 	r.change(func() { r.ring = had })
 	r.faults(nil)
 	if err := r.Degraded(); err != nil {
+		t.Error(err)
+	}
+}
+
+// saved is what was last known, whatever the source.
+type saved lastknown.Recalled
+
+// Recall implements lastknown.Memory.
+func (s saved) Recall(context.Context, string) (lastknown.Recalled, error) {
+	return lastknown.Recalled(s), nil
+}
+
+// TestUnusableFromTheStart: a server that starts with a kubeconfig that cannot be used serves what was
+// last known of the cluster, says why, and waits for nothing. It follows the cluster once it can.
+func TestUnusableFromTheStart(t *testing.T) {
+	t.Parallel()
+	_, east := newCluster(t, "10.0.0.1")
+	_, moved := newCluster(t, "10.0.0.2")
+	r := newRig(t)
+	r.put("istio-system/one", 1, "true", map[string]string{"east": east})
+	r.has("10.0.0.1")
+	var known lastknown.Known
+	r.await("its content is confirmed", func() (ok bool) { known, ok = r.clusters.Registries()[0].Known(); return ok })
+	memory := saved{Confirmed: time.Unix(3000, 0), Items: map[string][]byte{}}
+	for path, item := range known.Items.All() {
+		value, err := item.Value()
+		if err != nil {
+			t.Fatal(err)
+		}
+		memory.Items[path] = value
+	}
+
+	r = newRigWith(t, memory)
+	r.put("istio-system/one", 1, "true", map[string]string{"east": "kind: topsecret"})
+	r.has("10.0.0.1")
+	const served = "cluster east: what was known of it at 1970-01-01T00:50:00Z is served: since "
+	for _, c := range []struct{ kubeconfig, why string }{{"{}", "has no current-context"}, {"- topsecret", "is no valid kubeconfig"}} {
+		r.put("istio-system/one", 1, "true", map[string]string{"east": c.kubeconfig})
+		r.faults(map[string]string{"istio-system/one east": "kubeconfig: " + c.why})
+		r.await("it is degraded, as it "+c.why, func() bool {
+			err := r.clusters.Degraded()
+			return err != nil && strings.HasPrefix(err.Error(), served) && strings.Contains(err.Error(), ": kubeconfig: "+c.why) && !strings.Contains(err.Error(), "topsecret")
+		})
+	}
+	if err := r.Degraded(); err != nil {
+		t.Errorf("it is said twice: %v", err)
+	}
+	r.await("it waits for nothing", func() bool { return r.clusters.Ready() == nil })
+	r.put("istio-system/one", 1, "true", map[string]string{"east": moved})
+	r.has("10.0.0.2")
+	r.faults(nil)
+	if err := r.clusters.Degraded(); err != nil {
 		t.Error(err)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 	telemetryv1 "istio.io/api/telemetry/v1alpha1"
 
+	namespaces "github.com/portolan-mesh/portolan/cache/kube/selection"
+	"github.com/portolan-mesh/portolan/discovery/kube/remote"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/xds/envoy/accesslog"
@@ -16,7 +18,8 @@ import (
 )
 
 // MeshConfig judges a MeshConfig: outside the root namespace it has no effect, its default providers
-// must be some that take what they get, and a format must fit the encoding.
+// must be some that take what they get, a format must fit the encoding, and there must be a cluster for
+// its discoverySelectors.
 func MeshConfig(j *verdict.Judge, object *config.Config) {
 	root := j.Mesh().MeshConfig().GetRootNamespace()
 	if fault := schema.MeshConfigElsewhere(object.Key(), root); fault != nil {
@@ -28,6 +31,7 @@ func MeshConfig(j *verdict.Judge, object *config.Config) {
 		return
 	}
 	spec := object.Spec.(*meshv1alpha1.MeshConfig)
+	judgeSelectors(j, spec.GetDiscoverySelectors(), root)
 	v := j.View(root)
 	for _, d := range []struct {
 		field, what, kinds string
@@ -65,6 +69,31 @@ func MeshConfig(j *verdict.Judge, object *config.Config) {
 			Remedy:  "set accessLogFile, such as /dev/stdout, or name the provider envoy",
 		})
 	}
+}
+
+// judgeSelectors judges the selectors of namespaces of clusters.
+func judgeSelectors(j *verdict.Judge, selectors []*meshv1alpha1.LabelSelector, root string) {
+	const field = "spec.discoverySelectors"
+	if i, err := namespaces.Unreadable(selectors); err != nil {
+		j.Add(verdict.Verdict{
+			Code: verdict.SelectorsUnreadable, Field: verdict.At(field, i),
+			Message: "cannot be read, and the last selectors that could be still count: " + err.Error(),
+			Remedy:  "mend it with portolan edit: the config API names what is wrong with a selector",
+		})
+	}
+	if len(selectors) == 0 || j.Facts().Selects {
+		return
+	}
+	for secret := range j.Objects(schema.Secret, root) {
+		if len(remote.Names(secret)) > 0 {
+			return
+		}
+	}
+	j.Add(verdict.Verdict{
+		Code: verdict.SelectorsUnused, Field: field,
+		Message: "has no effect: the server takes neither services nor objects from a cluster",
+		Remedy:  "name a cluster with --services-kube or --config-kube, or by a Secret with the label " + remote.Label + ", or remove the field",
+	})
 }
 
 // logsByEnvoy says whether the provider envoy is a default one, or named by a Telemetry for the mesh. It

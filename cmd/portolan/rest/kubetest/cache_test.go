@@ -10,8 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cache/cachetest"
 	"github.com/portolan-mesh/portolan/cache/kube"
+	"github.com/portolan-mesh/portolan/cache/kube/cluster"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/kubetest"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -150,18 +152,33 @@ func TestCacheWithoutARight(t *testing.T) {
 	api := kubetest.Start(t)
 	writeRule(t, api, "here")
 	write(t, api, "new", "a.example")
-	api.Harm(func(w http.ResponseWriter, r *http.Request) bool {
-		if strings.HasSuffix(r.URL.Path, "/serviceentries") {
-			kubetest.Refuse(w, http.StatusForbidden, "Forbidden", "no")
-			return true
-		}
-		return false
-	})
+	deny := func(kinds ...string) {
+		api.Harm(func(w http.ResponseWriter, r *http.Request) bool {
+			denied := slices.ContainsFunc(kinds, func(kind string) bool { return strings.HasSuffix(r.URL.Path, "/"+kind) })
+			if denied {
+				kubetest.Refuse(w, http.StatusForbidden, "Forbidden", `things are forbidden: User "system:serviceaccount:mesh:\"portolan\"" cannot `+kubetest.Verb(r))
+			}
+			return denied
+		})
+	}
+	deny("serviceentries")
 	r := run(t, api, func(o *kube.Options) {
+		o.Cluster = o.Cluster.Share(cluster.User{Source: "kube://test", Page: "docs/rights.md"})
 		o.Recall = func(context.Context) ([]*config.Config, error) { return []*config.Config{entry("known")}, nil }
 	})
 	r.await("DestinationRule here", "ServiceEntry known")
-	r.degraded("the account may not list serviceentries.networking.istio.io in all namespaces")
+	const account = `the account system:serviceaccount:mesh:"portolan" may not list and watch `
+	const see = ": see docs/rights.md or portolan source describe kube://test"
+	r.degraded(account + "serviceentries.networking.istio.io in all namespaces" + see)
+	deny("serviceentries", "sidecars", "telemetries")
+	api.Cut(t)
+	r.degraded(account + "3 resources: serviceentries.networking.istio.io, sidecars.networking.istio.io, ..." + see)
+	details := cluster.Details(r.Degraded())
+	for i, kind := range []string{"serviceentries.networking", "sidecars.networking", "telemetries.telemetry"} {
+		if want := account + kind + ".istio.io in all namespaces: grant it the verbs list and watch (see docs/rights.md)"; len(details) != 3 || !strings.HasSuffix(details[i], want) {
+			t.Errorf("the details are %q, without %q", details, want)
+		}
+	}
 	api.Harm(nil)
 	r.await("DestinationRule here", "ServiceEntry new")
 	r.degraded("")
@@ -191,12 +208,20 @@ func TestCacheFollowsDefinitions(t *testing.T) {
 	if !slices.Contains(api.Calls(), "watch /apis/networking.istio.io/v1beta1/serviceentries") {
 		t.Error("it is not followed in v1beta1")
 	}
+	if got := r.Problems(); len(got) > 0 {
+		t.Errorf("problems of a cluster with all its kinds: %v", got)
+	}
 	hidden("networking.istio.io/v1") // all are gone, so watches end
 	api.Cut(t)
 	r.await()
+	const gone = "cluster test: the cluster no longer has the kind ServiceEntry (serviceentries.networking.istio.io): its objects are gone with its definition"
+	r.until("the problems name the kind", func() bool {
+		return slices.ContainsFunc(r.Problems(), func(p cache.Problem) bool { return p.String() == gone && p.Warning })
+	})
 	api.Harm(nil)
 	r.await("DestinationRule here", "ServiceEntry one")
 	r.degraded("")
+	r.until("nothing is gone", func() bool { return len(r.Problems()) == 0 })
 }
 
 // A server that answers for a while as if it had no kinds takes nothing away.

@@ -263,7 +263,7 @@ func TestFollowExpiredWatch(t *testing.T) {
 
 func TestFollowRights(t *testing.T) {
 	t.Parallel()
-	for verb, denied := range map[string]string{"get": "list", "watch": "watch"} {
+	for verb, denied := range map[string]string{"get": "list and watch", "watch": "watch"} {
 		t.Run(verb, func(t *testing.T) {
 			t.Parallel()
 			api := kubetest.Start(t)
@@ -278,7 +278,7 @@ func TestFollowRights(t *testing.T) {
 				return false
 			})
 			api.Cut(t)
-			f.degraded(t, "the account may not "+denied+" serviceentries.networking.istio.io in all namespaces: grant it the verbs list and watch")
+			f.degraded(t, "the account may not "+denied+" serviceentries.networking.istio.io in all namespaces")
 			api.Harm(nil)
 			f.degraded(t, "")
 			remove(t, api, "a")

@@ -30,6 +30,8 @@ type Status struct {
 	Cache CacheStatus `json:"cache"`
 	// Registries are the sources of services.
 	Registries []RegistryStatus `json:"registries,omitempty"`
+	// Sources are those of configuration, but the store, and the secrets of clusters.
+	Sources []SourceStatus `json:"sources,omitempty"`
 	// Jobs are done by one of all servers each, its leader.
 	Jobs []JobStatus `json:"jobs,omitempty"`
 	// Quarantined is how many objects in the store cannot be served.
@@ -108,6 +110,17 @@ type RegistryStatus struct {
 	AsOf     time.Time `json:"asOf,omitzero"`
 	Services int       `json:"services"`
 	// Problem says what is wrong, empty for nothing.
+	Problem string `json:"problem,omitempty"`
+}
+
+// SourceStatus is a source of objects.
+type SourceStatus struct {
+	// Name and Kind are as in portolan source list.
+	Name string `json:"name"`
+	Kind string `json:"kind"`
+	// Objects is how many objects the source has.
+	Objects int `json:"objects"`
+	// Problem says what is wrong with the whole source, empty for nothing.
 	Problem string `json:"problem,omitempty"`
 }
 
