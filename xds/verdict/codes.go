@@ -80,6 +80,7 @@ const (
 	ServerUnrouted      Code = "PTL0171"
 	RoutesUnserved      Code = "PTL0172"
 	SourceShadowed      Code = "PTL0181"
+	SourceUnread        Code = "PTL0182"
 	ZonesUnknown        Code = "PTL0201"
 	RuleOfNobody        Code = "PTL0211"
 	LocalityUnknown     Code = "PTL0212"
@@ -172,7 +173,7 @@ type Kind struct {
 	Istio    string
 	Severity Severity
 	// Condition is the type of the condition that reports the verdict in the object's status; empty
-	// for a warning of changes, which no object has.
+	// for a warning of changes, and for a source, which is no object.
 	Condition string
 	// Title says what is odd, and Effect what follows from it.
 	Title, Effect string
@@ -231,6 +232,7 @@ var kinds = []Kind{
 	{ServerUnrouted, "", Warning, status.ResolvedRefs, "a server of a Gateway passes connections on, and no tcp or tls route is for it", "proxies close what comes to it, and do not listen where nothing else has the port"},
 	{RoutesUnserved, "", Warning, status.ResolvedRefs, "http, tcp or tls routes are for a Gateway without a server of the kind for their hosts and ports", "the gateway does not have the routes"},
 	{SourceShadowed, "", Warning, status.Conflicted, "two sources of configuration have an object of one kind, namespace and name", "that of the source that comes first is used alone"},
+	{SourceUnread, "", Warning, "", "a source of configuration, of services or of secrets cannot be read as it is now, or has what Portolan refuses", "what it last had is served, and findings on other objects may be wrong"},
 	{ZonesUnknown, "", Info, status.ResolvedRefs, "a DestinationRule has load shared among zones, and no proxy that it is for knows the endpoints of its own service", "proxies prefer their region, and no zone"},
 	{RuleOfNobody, "", Info, status.ResolvedRefs, "no known proxy is in a namespace whose proxies use a DestinationRule: those of its own, or where it is in the namespace of the service or in the root namespace, those that it is exported to", "the rule has no effect until one is"},
 	{LocalityUnknown, "", Warning, status.ResolvedRefs, "a DestinationRule prefers localities, and no endpoint of the service, or no proxy that uses the rule, says where it runs", "all endpoints are of one unknown locality, or the proxies are: failover is the same for all, and distribute is for nobody or sends nothing to them"},
