@@ -27,7 +27,7 @@ func TestDocumentsHaveTheTableOfCodes(t *testing.T) {
 	}
 	var table strings.Builder
 	table.WriteString("| code | severity | condition | what is odd | what happens |\n|---|---|---|---|---|\n")
-	places := map[verdict.Code]string{verdict.PlaintextBegins: "of a change", verdict.SourceUnread: "of a source"}
+	places := map[verdict.Code]string{verdict.PlaintextBegins: "of a change", verdict.SourceUnread: "of a source", verdict.HostShort: "none"}
 	for k := range verdict.Kinds() {
 		fmt.Fprintf(&table, "| %s | %s | %s | %s | %s |\n", k.Code.Names(), k.Severity, cmp.Or(k.Condition, places[k.Code]), k.Title, k.Effect)
 	}
