@@ -4,13 +4,26 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 )
 
 // clusterPages are the pages of docs/tasks that need a cluster.
-var clusterPages = []string{servicesPage, "move-from-istio.md"}
+var clusterPages = []string{servicesPage, secretsPage, "move-from-istio.md"}
+
+const secretsPage = "secrets-of-a-cluster.md"
+
+// save writes the YAML blocks of a page to the files that it names.
+func (s *shell) save(page string, files ...string) {
+	s.t.Helper()
+	for i, text := range pageObjects(s.t, page, len(files), strings.NewReplacer()) {
+		if err := os.WriteFile(filepath.Join(s.dir, files[i]), []byte(text), 0o600); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
 
 // TestKubernetesPages runs the commands of the pages that need a cluster, with Kubernetes' own server and
 // real rights. What a cluster makes of a Deployment is there from the start: a pod, and its slice.
@@ -62,9 +75,15 @@ spec: {hosts: [web], http: [{route: [{destination: {host: web}}], timeout: 5s}]}
 	s.stop("envoy")
 	s.stop("portolan")
 
-	k := &kubeCluster{t, api}
-	k.must("POST", rbacPath+"clusterroles", clusterRole(t, "read-objects-of-a-cluster.md"))
-	s.run("kubectl create clusterrolebinding portolan --clusterrole portolan --serviceaccount kube-system:portolan\n")
+	s.save(secretsPage, "secrets-role.yaml", "door.yaml")
+	const door = "curl -sSf --retry 9 --retry-delay 1 --retry-connrefused --connect-to ::127.0.0.1:8443 --cacert door.pem https://door.shop.test/"
+	if out := s.run(fences(t, "docs/tasks/"+secretsPage)...); out[door] != "the door is open" || !strings.Contains(out["portolan source describe secrets/east"], "secret/shop/door") {
+		t.Errorf("the gateway with a secret of the cluster: %q\n%s", out[door], out["portolan source describe secrets/east"])
+	}
+	s.stop("envoy")
+	s.stop("portolan")
+
+	s.save("read-objects-of-a-cluster.md", "istio-role.yaml")
 	blocks := fences(t, "docs/tasks/move-from-istio.md")
 	last := len(blocks) - 1
 	out := s.run(blocks[:last]...)

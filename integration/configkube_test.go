@@ -62,6 +62,13 @@ func TestConfigOfACluster(t *testing.T) {
 	if out := s.try("", "store", "status"); out.code != 1 || !strings.Contains(out.stdout, name+": degraded, 4 objects") || !strings.Contains(out.stdout, "! source "+name+": since ") {
 		t.Errorf("the status of the store does not name the cluster: %+v", out)
 	}
+	const unread = name + " cannot be read as it is now, so what is shown of it may be old or missing: since "
+	if out := s.try("", "get", "vs,dr", "-n", "shop"); out.code != 0 || strings.Count(out.stderr, "Warning: source "+unread) != 1 {
+		t.Errorf("objects beside a source that is not read: exit code %d, %s", out.code, out.stderr)
+	}
+	if text := s.must("", "analyze", "-n", "shop", "--failure-threshold", "error"); !strings.Contains(text, "warning [PTL0182] source/"+name+": cannot be read as it is now") {
+		t.Errorf("findings beside a source that is not read: %s", text)
+	}
 	reply("v2")
 	hub.start()
 	s.awaitSource(name, "", 4)

@@ -367,5 +367,9 @@ func (c *Cache) Place(key config.Key) string {
 
 // PlaceOf returns where an object of a resource is in a cluster, for users.
 func PlaceOf(key config.Key, resource string) string {
-	return fmt.Sprintf("where kubectl has it as -n %s %s %s", key.Namespace, resource, key.Name)
+	in := ""
+	if key.Namespace != "" {
+		in = "-n " + key.Namespace + " "
+	}
+	return fmt.Sprintf("where kubectl has it as %s%s %s", in, resource, key.Name)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -192,8 +193,14 @@ func TestSourceFlags(t *testing.T) {
 		"serve --config-kube =none":                  "has an empty name: write NAME=KUBECONFIG#CONTEXT",
 		"serve --config-kube east=#production":       "names no kubeconfig: write KUBECONFIG#CONTEXT",
 		"serve --write-status":                       "--write-status: is of no use without --config-kube",
-		"serve --secrets-kube none":                  "names no namespaces: write KUBECONFIG=NAMESPACE,NAMESPACE",
-		"serve --secrets-kube none=Shop":             "does not end with names of namespaces: write KUBECONFIG=NAMESPACE,NAMESPACE",
+		"serve --config-kube e@st=none":              `"e@st=none": "e@st" is no name of a cluster: that has letters, digits, "-", "_" and ".", 253 characters at most`,
+		"serve --services-kube e@st=":                `"e@st" is no name of a cluster`,
+		"serve --secrets-kube none":                  `"none" names no namespaces: write [NAME=]KUBECONFIG[#CONTEXT]=NAMESPACE,NAMESPACE`,
+		"serve --secrets-kube east=":                 `"east=" names no namespaces: write [NAME=]KUBECONFIG[#CONTEXT]=NAMESPACE,NAMESPACE`,
+		"serve --secrets-kube =shop":                 `"=shop" names no kubeconfig: write [NAME=]KUBECONFIG[#CONTEXT]=NAMESPACE,NAMESPACE`,
+		"serve --secrets-kube none=shop,,edge":       `"none=shop,,edge" has an empty namespace: write`,
+		"serve --secrets-kube none=shop,edge,shop":   `"none=shop,edge,shop" names the namespace shop twice`,
+		"serve --secrets-kube none=edge,Shop_X":      `"none=edge,Shop_X": "Shop_X" is no namespace, which has lower-case letters, digits and "-" inside, and 63 characters at most: write [NAME=]`,
 		"serve --secrets-kube none=shop,edge":        "--secrets-kube: kubeconfig: open none: no such file",
 		"serve --write-status --object-status=false": "--write-status: needs --object-status",
 	} {
@@ -208,6 +215,25 @@ func TestBackupFlagsOfServe(t *testing.T) {
 	for _, args := range []string{"--backup-keep 3", "--backup-dir x", "--backup-without-keys", "--backup-dir x --backup-without-keys --backup-interval 1s", "--backup-dir x --backup-without-keys --backup-keep 0"} {
 		if o := do(t, "", append([]string{"serve"}, strings.Fields(args)...)...); o.Code != exit.Usage || !strings.Contains(o.Err, "--backup-") {
 			t.Errorf("serve %s: %+v", args, o)
+		}
+	}
+}
+
+// TestServeTellsAllFaultsOfSecretsKube: those of namespaces, of kubeconfigs and of names, at once.
+func TestServeTellsAllFaultsOfSecretsKube(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "k")
+	text := "apiVersion: v1\nkind: Config\ncurrent-context: east\ncontexts: [{name: east, context: {cluster: c}}]\nclusters: [{name: c, cluster: {server: \"https://127.0.0.1:1\"}}]\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := do(t, "", "serve", "--secrets-kube", file+"=shop,Shop_X,,shop", "--secrets-kube", "east="+file+"=edge", "--secrets-kube", "east=", "--secrets-kube", "none=A")
+	for _, want := range []string{
+		`"Shop_X" is no namespace`, "has an empty namespace", "names the namespace shop twice", `"east=" names no namespaces`, `"A" is no namespace`, "open none: no such file",
+		"two clusters have the name east: name all namespaces of a cluster in one value",
+	} {
+		if o.Code != exit.Usage || !strings.Contains(o.Err, want) {
+			t.Errorf("%q is not in\n%s", want, o.Err)
 		}
 	}
 }

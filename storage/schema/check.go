@@ -22,6 +22,7 @@ type Report struct {
 	faults   *multierror.Error
 	warnings []Warning
 	insecure []*FieldError // unserved fields of security
+	short    shortNames
 }
 
 // Fault reports a fault of the field at a path such as spec.hosts[0]: the object
@@ -63,6 +64,7 @@ const (
 	codeNeverUsed = "PTL0113"
 	codeNotServed = "PTL0121"
 	codeOdd       = "PTL0128"
+	codeShortName = "PTL0155"
 )
 
 // Warn reports a field at a path that is accepted, and has no effect or not the

@@ -69,7 +69,7 @@ func TestVirtualServiceRules(t *testing.T) {
 				`spec.hosts[5]: "*." is not a host name: a wildcard stands for whole labels in front, as in "*.example.com"`,
 			},
 			warned: []string{
-				`spec.hosts[1] "reviews" is a short name and stands for reviews.shop.svc in the domain of the mesh; write the full host name`,
+				`spec.hosts[1] "reviews" is a short name and stands for reviews.shop.svc in the domain of the mesh; write the full host name if you mean another`,
 			}},
 		{name: "all hosts at a gateway", kind: schema.VirtualService, spec: `
 			hosts: ["*"]
@@ -129,7 +129,7 @@ func TestVirtualServiceRules(t *testing.T) {
 				"spec.http[2].route: has weights that add up to 4294967296: 4294967295 is the limit",
 			},
 			warned: []string{
-				`spec.http[0].route[2].destination.host "b" is a short name and stands for b.shop.svc in the domain of the mesh; write the full host name`,
+				`spec.http[0].route[2].destination.host "b" is a short name and stands for b.shop.svc in the domain of the mesh; write the full host name if you mean another`,
 			}},
 		{name: "matches", kind: schema.VirtualService, spec: `
 			hosts: [a.b]
@@ -472,7 +472,19 @@ func TestDestinationRuleRules(t *testing.T) {
 			}},
 		{name: "short host", kind: schema.DestinationRule, spec: `host: reviews`,
 			warned: []string{
-				`spec.host "reviews" is a short name and stands for reviews.shop.svc in the domain of the mesh; write the full host name`,
+				`spec.host "reviews" is a short name and stands for reviews.shop.svc in the domain of the mesh; write the full host name if you mean another`,
+			}},
+		{name: "several short hosts", kind: schema.VirtualService, spec: `
+			hosts: [b, a, c.d]
+			http: [{route: [{destination: {host: b}, weight: 1}, {destination: {host: a}, weight: 1}]}]`,
+			warned: []string{
+				`spec.hosts[0] and others: "b", "a" are short names and stand for hosts of the namespace, such as b.shop.svc in the domain of the mesh; write the full host names if you mean others`,
+			}},
+		{name: "many short hosts", kind: schema.VirtualService, spec: `
+			hosts: [a, b, c, d]
+			http: [{route: [{destination: {host: a.b}}]}]`,
+			warned: []string{
+				`spec.hosts[0] and others: "a", "b", "c" and more are short names and stand for hosts of the namespace, such as a.shop.svc in the domain of the mesh; write the full host names if you mean others`,
 			}},
 		{name: "every host", kind: schema.DestinationRule, spec: `host: "*"`},
 		{name: "partial host", kind: schema.DestinationRule, spec: `host: "*.shop.svc"`,

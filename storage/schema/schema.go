@@ -69,6 +69,7 @@ func (s *Schema) report(c *config.Config) *Report {
 		r.Fault(r.specPath, "is missing: %s needs one", s.Kind)
 	case s.Check != nil:
 		s.Check(c, r)
+		r.warnOfShortNames()
 	}
 	return r
 }

@@ -93,11 +93,42 @@ func isIP(s string) bool {
 	return err == nil && ip.Zone() == "" // a zone is of one machine
 }
 
-// shortName warns of a short host name: users outside Kubernetes seldom mean the name that
-// it is completed to.
+// shortName notes a short host name. The object gets one warning of all its short names, as users
+// outside Kubernetes seldom mean what they stand for.
 func (c checker) shortName(name string) {
-	if name != "" && !strings.Contains(name, ".") && !isWildcard(name) && !isIP(name) {
-		c.warn("%q is a short name and stands for %s.%s.svc in the domain of the mesh; write the full host name", name, name, c.report.object.Namespace)
+	if name == "" || strings.Contains(name, ".") || isWildcard(name) || isIP(name) {
+		return
+	}
+	if s := &c.report.short; len(s.names) == 0 {
+		s.names, s.path = []string{name}, c.path()
+	} else if !slices.Contains(s.names, name) && len(s.names) <= maxFindings {
+		s.names = append(s.names, name)
+	}
+}
+
+// shortNames are the short host names in an object.
+type shortNames struct {
+	path  string // of the first
+	names []string
+}
+
+// warnOfShortNames warns of the short names that were noted.
+func (r *Report) warnOfShortNames() {
+	const shown = 3
+	names, space := r.short.names, r.object.Namespace
+	switch n := len(names); {
+	case n == 1:
+		r.warn(codeShortName, r.short.path, "%q is a short name and stands for %s.%s.svc in the domain of the mesh; write the full host name if you mean another", names[0], names[0], space)
+	case n > 1:
+		words := make([]string, min(n, shown))
+		for i := range words {
+			words[i] = strconv.Quote(names[i])
+		}
+		more := ""
+		if n > shown {
+			more = " and more"
+		}
+		r.warn(codeShortName, r.short.path, "and others: %s%s are short names and stand for hosts of the namespace, such as %s.%s.svc in the domain of the mesh; write the full host names if you mean others", strings.Join(words, ", "), more, names[0], space)
 	}
 }
 

@@ -77,9 +77,11 @@ const (
 	HostUnresolved      Code = "PTL0152"
 	MatchPort           Code = "PTL0153"
 	MatchGateway        Code = "PTL0154"
+	HostShort           Code = "PTL0155"
 	ServerUnrouted      Code = "PTL0171"
 	RoutesUnserved      Code = "PTL0172"
 	SourceShadowed      Code = "PTL0181"
+	SourceUnread        Code = "PTL0182"
 	ZonesUnknown        Code = "PTL0201"
 	RuleOfNobody        Code = "PTL0211"
 	LocalityUnknown     Code = "PTL0212"
@@ -174,7 +176,7 @@ type Kind struct {
 	Istio    string
 	Severity Severity
 	// Condition is the type of the condition that reports the verdict in the object's status; empty
-	// for a warning of changes, which no object has.
+	// for a warning of changes, for a source, which is no object, and for what is served as it stands.
 	Condition string
 	// Title says what is odd, and Effect what follows from it.
 	Title, Effect string
@@ -230,9 +232,11 @@ var kinds = []Kind{
 	{HostUnresolved, "", Error, status.ResolvedRefs, "an HTTP route leads to a service with resolution DYNAMIC_DNS from a port that no such service has", "sidecars do not look hosts up on the port, and answer requests that take the route with 503"},
 	{MatchPort, "", Warning, status.ResolvedRefs, "a match for sidecars is for a port that no service of the hosts has", "the match has no effect"},
 	{MatchGateway, "", Warning, status.ResolvedRefs, "a match names a gateway that is none of those of its VirtualService", "the match has no effect for that gateway"},
+	{HostShort, "", Info, "", "an object names hosts without a dot", "they stand for hosts of the namespace of the object, as in Istio"},
 	{ServerUnrouted, "", Warning, status.ResolvedRefs, "a server of a Gateway passes connections on, and no tcp or tls route is for it", "proxies close what comes to it, and do not listen where nothing else has the port"},
 	{RoutesUnserved, "", Warning, status.ResolvedRefs, "http, tcp or tls routes are for a Gateway without a server of the kind for their hosts and ports", "the gateway does not have the routes"},
 	{SourceShadowed, "", Warning, status.Conflicted, "two sources of configuration have an object of one kind, namespace and name", "that of the source that comes first is used alone"},
+	{SourceUnread, "", Warning, "", "a source of configuration, of services or of secrets cannot be read as it is now, or has what Portolan refuses", "what it last had is served, and findings on other objects may be wrong"},
 	{ZonesUnknown, "", Info, status.ResolvedRefs, "a DestinationRule has load shared among zones, and no proxy that it is for knows the endpoints of its own service", "proxies prefer their region, and no zone"},
 	{RuleOfNobody, "", Info, status.ResolvedRefs, "no known proxy is in a namespace whose proxies use a DestinationRule: those of its own, or where it is in the namespace of the service or in the root namespace, those that it is exported to", "the rule has no effect until one is"},
 	{LocalityUnknown, "", Warning, status.ResolvedRefs, "a DestinationRule prefers localities, and no endpoint of the service, or no proxy that uses the rule, says where it runs", "all endpoints are of one unknown locality, or the proxies are: failover is the same for all, and distribute is for nobody or sends nothing to them"},

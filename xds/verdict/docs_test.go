@@ -27,8 +27,9 @@ func TestDocumentsHaveTheTableOfCodes(t *testing.T) {
 	}
 	var table strings.Builder
 	table.WriteString("| code | severity | condition | what is odd | what happens |\n|---|---|---|---|---|\n")
+	places := map[verdict.Code]string{verdict.PlaintextBegins: "of a change", verdict.SourceUnread: "of a source", verdict.HostShort: "none"}
 	for k := range verdict.Kinds() {
-		fmt.Fprintf(&table, "| %s | %s | %s | %s | %s |\n", k.Code.Names(), k.Severity, cmp.Or(k.Condition, "of a change"), k.Title, k.Effect)
+		fmt.Fprintf(&table, "| %s | %s | %s | %s | %s |\n", k.Code.Names(), k.Severity, cmp.Or(k.Condition, places[k.Code]), k.Title, k.Effect)
 	}
 	want := head + begin + table.String() + end + tail
 	switch {

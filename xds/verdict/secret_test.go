@@ -78,6 +78,27 @@ func TestCertificatesEnd(t *testing.T) {
 	}
 }
 
+// TestAMissingSecretMayBeInACluster: the remedy names --secrets-kube where clusters are followed.
+func TestAMissingSecretMayBeInACluster(t *testing.T) {
+	t.Parallel()
+	w := xdstest.NewWorld(t, `{apiVersion: networking.istio.io/v1, kind: Gateway, metadata: {name: door, namespace: shop}, spec: {selector: {app: edge},
+		servers: [{port: {number: 443, name: https, protocol: HTTPS}, hosts: [a.example.com], tls: {mode: SIMPLE, credentialName: door}}]}}`)
+	for _, flags := range []pmap.Map[bool]{{}, pmap.Map[bool]{}.Set("east", true)} {
+		x := (*index.Index)(nil).Next(verdict.Facts{Mesh: w.Context(), FlagClusters: flags})
+		found := false
+		for l := range x.Lists() {
+			for _, v := range l.Verdicts {
+				if v.Code == verdict.CertificateMissing {
+					found = strings.HasSuffix(v.Remedy, ", or store it in the namespace shop of a cluster, and name that namespace in serve --secrets-kube") == (flags.Len() > 0)
+				}
+			}
+		}
+		if !found {
+			t.Errorf("%d clusters: no such verdict", flags.Len())
+		}
+	}
+}
+
 // TestSecretsThatAreNotRead: a Gateway whose certificate is missing has the reason why the secrets of
 // a cluster are not read, as long as that lasts.
 func TestSecretsThatAreNotRead(t *testing.T) {

@@ -1,9 +1,12 @@
 package verdict
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/storage/sealing"
@@ -52,6 +55,16 @@ func Unopened(spec *secret.Spec, f Facts) bool {
 func (j *Judge) UnreadSecrets(namespace string) string {
 	j.Read(UnreadSecretsRow, namespace)
 	return j.Mesh().Inputs().ClusterSecrets.Faults().Value(namespace)
+}
+
+// OrReadIt returns what else to do about a secret that is missing in a namespace: have it read from a
+// cluster. It is empty where no cluster is followed: flags name none, and the object that names the
+// secret comes from none.
+func (j *Judge) OrReadIt(object *config.Config, namespace string) string {
+	if j.Facts().FlagClusters.Len() == 0 && !strings.HasPrefix(object.Source, "kube://") {
+		return ""
+	}
+	return fmt.Sprintf(", or store it in the namespace %s of a cluster, and name that namespace in serve --secrets-kube", namespace)
 }
 
 func changedUnread(from, to Facts, yield func(Row) bool) bool {

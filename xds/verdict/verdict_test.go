@@ -341,7 +341,7 @@ func TestVerdicts(t *testing.T) {
 		{
 			name:    "a destination that is not there, by a short name",
 			objects: []string{entry, routes("v", `{hosts: [web.example.com], http: [{route: [{destination: {host: web}}]}]}`)},
-			want:    []string{"v PTL0101 spec.http[0].route[0].destination.host", "v PTL0128 spec.http[0].route[0].destination.host"},
+			want:    []string{"v PTL0101 spec.http[0].route[0].destination.host", "v PTL0155 spec.http[0].route[0].destination.host"},
 		},
 		{
 			name:    "a destination that is not visible",
@@ -943,7 +943,7 @@ func TestSchemasNameTheCodesOfTheTable(t *testing.T) {
 	t.Parallel()
 	codes := map[string]bool{}
 	for _, object := range []string{
-		plugin, xdstest.Object("DestinationRule", "r", "{host: web.example.com, trafficPolicy: {outlierDetection: {consecutiveErrors: 3}}}"),
+		plugin, xdstest.Object("DestinationRule", "r", "{host: web.example.com, subsets: [{name: whole}], trafficPolicy: {outlierDetection: {consecutiveErrors: 3}}}"),
 		routes("v", `{hosts: [web.example.com], gateways: [edge], http: [{match: [{uri: {prefix: /}}, {headers: {a: {exact: a}}}], route: [{destination: {host: web}}]}, {route: [{destination: {host: web}}]}]}`),
 	} {
 		documents, err := config.Decode("test", []byte(object), schema.Pilot().Type)
@@ -962,7 +962,7 @@ func TestSchemasNameTheCodesOfTheTable(t *testing.T) {
 			}
 		}
 	}
-	if len(codes) != 3 {
+	if len(codes) != 4 {
 		t.Errorf("warnings of all codes that schemas have, but %v", codes)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/hashicorp/go-multierror"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -27,12 +28,16 @@ const (
 	requestBurst      = 100
 )
 
-// ParseRef splits a reference [NAME=]KUBECONFIG[#CONTEXT] into Options.
+// ParseRef splits a reference [NAME=]KUBECONFIG[#CONTEXT] into Options. A NAME has the form of the
+// entries by which Secrets name clusters, as in Istio.
 func ParseRef(ref string) (Options, error) {
 	o, file := Options{}, ref
 	if name, path, ok := strings.Cut(ref, "="); ok && !strings.ContainsAny(name, "/#") {
 		if name == "" {
 			return o, fmt.Errorf("%q has an empty name: write NAME=KUBECONFIG#CONTEXT", ref)
+		}
+		if faults := validation.IsConfigMapKey(name); len(faults) > 0 {
+			return o, fmt.Errorf("%q: %q is no name of a cluster: that has letters, digits, \"-\", \"_\" and \".\", 253 characters at most", ref, name)
 		}
 		o.Name, file = name, path
 	}
@@ -72,7 +77,7 @@ func readKubeconfig(o *Options) (*source, error) {
 		s.context = config.CurrentContext
 	}
 	if s.context == "" {
-		return nil, fmt.Errorf("%s: has no current-context: name a context", where)
+		return nil, noContext(o, where, config)
 	}
 	used := config.Contexts[s.context]
 	if used == nil {
@@ -100,6 +105,18 @@ func readKubeconfig(o *Options) (*source, error) {
 		return nil, fmt.Errorf("%s: %w", where, err)
 	}
 	return s, s.sum(content, cluster.CertificateAuthority, user.ClientCertificate, user.ClientKey)
+}
+
+// noContext returns the error of a kubeconfig that does not say which of its contexts to use.
+func noContext(o *Options, where string, config *api.Config) error {
+	names := strings.Join(slices.Sorted(maps.Keys(config.Contexts)), ", ")
+	switch {
+	case names == "":
+		return fmt.Errorf("%s: has no contexts: it needs one with a cluster and a user", where)
+	case o.File == "":
+		return fmt.Errorf("%s: has no current-context: set it to one of its contexts: %s", where, names)
+	}
+	return fmt.Errorf("%s: has no current-context: write %s#CONTEXT with one of its contexts: %s", where, o.File, names)
 }
 
 // sum sets the hash.

@@ -38,9 +38,10 @@ proxy runs. With -f, find what would be odd about the objects of these files if 
 were applied, and what they would make odd about others; nothing is changed. What is
 odd about other objects without them is left out, and counted. Endpoints of Consul and
 of files have no object: what is odd about them is a finding on service/NAMESPACE/HOST.
+A source that cannot be read is a finding on source/NAME, in all namespaces.
 
 Each finding has a code that stays the same in all versions. --suppress CODE=OBJECT
-leaves findings out; OBJECT is KIND/NAMESPACE/NAME and may have * in it. Codes of
+leaves findings out; OBJECT is KIND/NAMESPACE/NAME or source/NAME, and may have * in it. Codes of
 Istio's analysis, such as IST0101, are understood.
 
 The exit code is 79 where there are findings of --failure-threshold or worse.`,
@@ -72,7 +73,7 @@ func (o *analyzeOptions) check() error {
 	}
 	for _, s := range o.suppress {
 		code, object, ok := strings.Cut(s, "=")
-		if _, err := path.Match(object, ""); !ok || code == "" || strings.Count(object, "/") > 2 || err != nil {
+		if _, err := path.Match(object, ""); !ok || code == "" || strings.Count(object, "/") > 2 && !strings.HasPrefix(object, "source/") || err != nil {
 			return exit.With(exit.Usage, fmt.Errorf("--suppress %q: write CODE=KIND/NAMESPACE/NAME, as in PTL0104=destinationrule/shop/*", s))
 		}
 		if !isCode(code) {
@@ -120,7 +121,8 @@ func (o *analyzeOptions) run(ctx context.Context, env *environment) error {
 }
 
 // leaveOut removes from a list the findings that exist already without the files (is), unless
-// they are about the files' own objects. It returns how many it removed.
+// they are about the files' own objects, or about a source that is not read: what such a source has
+// may concern the files. It returns how many it removed.
 func leaveOut(list *finding.List, is []finding.Finding, fileKeys map[config.Key]bool) int {
 	type oddity struct {
 		object      finding.Object
@@ -132,7 +134,7 @@ func leaveOut(list *finding.List, is []finding.Finding, fileKeys map[config.Key]
 	}
 	all := len(list.Items)
 	list.Items = slices.DeleteFunc(list.Items, func(f finding.Finding) bool {
-		return !fileKeys[keyOf(f.Object)] && now[oddity{f.Object, f.Code, f.Field}]
+		return !fileKeys[keyOf(f.Object)] && f.Object.Kind != finding.SourceKind && now[oddity{f.Object, f.Code, f.Field}]
 	})
 	return all - len(list.Items)
 }
@@ -156,6 +158,7 @@ func (o *analyzeOptions) suppressed(f finding.Finding) bool {
 	return slices.ContainsFunc(o.suppress, func(s string) bool {
 		code, pattern, _ := strings.Cut(s, "=")
 		matches, _ := path.Match(strings.ToLower(pattern), object)
+		matches = matches || f.Object.Kind == finding.SourceKind && pattern == object // a name of a source has slashes, too
 		return matches && (code == f.Code || slices.Contains(strings.Split(f.Istio, ", "), code))
 	})
 }

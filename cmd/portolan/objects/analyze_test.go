@@ -48,3 +48,50 @@ func TestAnalyzeOfFiles(t *testing.T) {
 		}
 	}
 }
+
+// unreadAdvisor finds that a source cannot be read.
+type unreadAdvisor struct{ danglingAdvisor }
+
+func (unreadAdvisor) Findings([]storage.Op) (finding.List, bool) {
+	return finding.List{Items: []finding.Finding{{
+		Code: "PTL0182", Severity: "warning", Object: finding.Object{Kind: finding.SourceKind, Name: "kube://east"}, Message: "cannot be read", Remedy: "see it",
+	}}}, true
+}
+
+// TestAnalyzeTellsOfASourceThatIsNotRead: in each namespace and beside files, unless it is left out
+// by its name.
+func TestAnalyzeTellsOfASourceThatIsNotRead(t *testing.T) {
+	t.Parallel()
+	a := line.On(resttest.Start(t, 0, func(o *rest.Options) { o.Advisor = unreadAdvisor{} }))
+	const told = "warning [PTL0182] source/kube://east: cannot be read: see it\nFindings: 1 warning.\n"
+	for _, test := range []struct{ stdin, args, want string }{
+		{"", "analyze", told},
+		{"", "analyze -n shop", told},
+		{clitest.Entry("a", ""), "analyze -f -", told},
+		{"", "analyze --suppress PTL0182=source/kube://east", "Nothing is odd. (1 suppressed)\n"},
+		{"", "analyze --suppress PTL0182=source/kube://west", told},
+	} {
+		o := a.Do(t, test.stdin, strings.Fields(test.args)...)
+		clitest.Same(t, test.args, o.Out+o.Err, test.want)
+	}
+}
+
+// TestGetTellsOfASourceThatIsNotRead: once, also where an object is not found.
+func TestGetTellsOfASourceThatIsNotRead(t *testing.T) {
+	t.Parallel()
+	a := line.On(resttest.Start(t, 0, func(o *rest.Options) {
+		o.Behind = func() []string { return []string{"source kube://east cannot be read as it is now"} }
+	}))
+	const told = "Warning: source kube://east cannot be read as it is now\n"
+	const absent = "portolan: serviceentry/default/web: not found: see those there are with portolan get serviceentries -A\n"
+	for args, want := range map[string]string{
+		"get se,vs -A":                   told + "No serviceentries found.\nNo virtualservices found.\n",
+		"get se/web":                     told + absent,
+		"describe se/web":                told + absent,
+		"get se/web --ignore-not-found":  told,
+		"get se -A --revision 1 -o name": "No serviceentries found at revision 1.\n",
+		"export":                         "",
+	} {
+		clitest.Same(t, args, a.Do(t, "", strings.Fields(args)...).Err, want)
+	}
+}

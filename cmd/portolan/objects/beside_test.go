@@ -61,6 +61,33 @@ func TestADeleteTellsWhichFileTakesThePlace(t *testing.T) {
 		"serviceentry/shop/web  deleted  rev 3  the object of the source files, web.yaml takes its place\n")
 }
 
+// TestWhatTheStoreDoesNotHaveIsOfASource: history, rollback, edit and diff name the source of an
+// object that the store does not have. No editor opens for it.
+func TestWhatTheStoreDoesNotHaveIsOfASource(t *testing.T) {
+	s, _ := resttest.StartBeside(t, false, clitest.Entry("web", mine), clitest.Entry("api", mine))
+	a := line.On(s)
+	t.Setenv("PORTOLAN_EDITOR", "false") // fails
+	of := func(name string) string {
+		return "serviceentry/shop/" + name + ": the object comes from the source files, " + name + ".yaml: change it there"
+	}
+	a.Must(t, clitest.Entry("own", mine), "apply", "-f", "-")
+	for args, want := range map[string]string{
+		"history se/web -n shop":                  "serviceentry/shop/web: there is no history of it: the object comes from the source files, web.yaml: its changes are made there, and not recorded here",
+		"rollback se/web -n shop":                 "nothing was rolled back: " + of("web"),
+		"rollback se/web -n shop --to-revision 1": "nothing was rolled back: " + of("web"),
+		"edit se/own se/web se/api -n shop":       "nothing was edited: 2 faults:\n  " + of("web") + "\n  " + of("api"),
+		"history se/none -n shop":                 "serviceentry/shop/none: there is no history of it: it never was, or its records are past their retention",
+		"rollback se/none -n shop":                "nothing was rolled back: the history knows no change of serviceentry/shop/none",
+	} {
+		if o := a.Do(t, "", strings.Fields(args)...); o.Code == 0 || o.Err != "portolan: "+want+"\n" {
+			t.Errorf("%s: exit code %d, %s", args, o.Code, o.Err)
+		}
+	}
+	o := a.Do(t, clitest.Entry("web", mine), "diff", "-f", "-")
+	clitest.Same(t, "diff", o.Err, "Warning: serviceentry/shop/web comes from the source files, web.yaml, and is compared with that: "+
+		"an apply makes an object of the store, which is used instead if the store goes first (portolan source list), and is refused if not\n")
+}
+
 // TestTablesSayWhereObjectsAreFrom: a table has the sources once an object is from elsewhere than the
 // store, and a wide one always.
 func TestTablesSayWhereObjectsAreFrom(t *testing.T) {

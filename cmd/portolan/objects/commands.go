@@ -20,6 +20,9 @@ func Commands(line *cli.Environment) []*cobra.Command {
 	}
 }
 
+// warn prints the warnings of an answer, each once.
+func (e *environment) warn(warnings []string) { e.Warn(warnings) }
+
 // aside returns an environment that prints to stderr what is not the result of the command.
 func (e *environment) aside() *environment {
 	return &environment{e.With(func(e *cli.Environment) { e.Stdout = e.Stderr })}

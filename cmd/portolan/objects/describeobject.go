@@ -97,7 +97,7 @@ func (e *environment) describe(ctx context.Context, key config.Key, kind *schema
 	d.TypeMeta = metav1.TypeMeta{APIVersion: "portolan.io/v1", Kind: "Description"}
 	query := "?" + changeOf(key).Encode()
 	err = e.Call(ctx, func(ctx context.Context, c *client.Client) error {
-		if d.Object, err = c.Get(ctx, client.Resource(kind), key.Namespace, key.Name); err != nil {
+		if d.Object, err = c.Warning(e.warn).Get(ctx, client.Resource(kind), key.Namespace, key.Name); err != nil {
 			return err
 		}
 		if cli.BesideMesh(key.Kind) {

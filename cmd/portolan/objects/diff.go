@@ -104,6 +104,9 @@ func (o *diffOptions) run(ctx context.Context, env *environment) error {
 	}
 	var found bool
 	for _, d := range m.documents {
+		if object := stored[d.Config.Key()]; object != nil && otherSource(object) != "" {
+			env.Warn([]string{fmt.Sprintf("%s comes from the source %s, and is compared with that: an apply makes an object of the store, which is used instead if the store goes first (portolan source list), and is refused if not", d.Config.Key(), otherSource(object))})
+		}
 		text, err := difference(stored[d.Config.Key()], d)
 		if err != nil {
 			return err

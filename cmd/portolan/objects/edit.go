@@ -23,7 +23,8 @@ func newEditCommand(env *environment) *cobra.Command {
 		Short: "Change objects in an editor, all of them as one change",
 		Long: `Open objects as YAML in an editor, and write what has changed when it is closed: all of
 it as one change. PORTOLAN_EDITOR, VISUAL or EDITOR is the editor, the first that is set;
-else vi. A file that is closed unchanged or empty changes nothing. An object that is
+else vi. An object of another source than the store, such as a cluster, is changed there.
+A file that is closed unchanged or empty changes nothing. An object that is
 removed from the file stays as it is.
 
 Where the text or the change has a fault, the editor opens again, with what was typed and
@@ -64,6 +65,9 @@ const editTries = 10
 func (o *editOptions) run(ctx context.Context, env *environment, selected selection) error {
 	all, err := o.among.read(ctx, env, selected, o.files.namespace, "edited")
 	if err != nil || len(all) == 0 {
+		return err
+	}
+	if err := onlyOfStore(all, o.done); err != nil {
 		return err
 	}
 	s, err := newEditSession(all)

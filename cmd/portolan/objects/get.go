@@ -148,7 +148,7 @@ func (o *getOptions) run(ctx context.Context, env *environment, selected selecti
 	var missing error
 	var refused refusedKinds
 	err := env.Call(ctx, func(ctx context.Context, c *client.Client) (err error) {
-		c = c.Fresh(o.freshness)
+		c = c.Fresh(o.freshness).Warning(env.warn)
 		for _, kind := range selected.kinds {
 			f := objectsOfKind{kind: kind}
 			if len(selected.keys) > 0 {

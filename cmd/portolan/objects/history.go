@@ -25,7 +25,8 @@ func newHistoryCommand(env *environment) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "history (KIND NAME | KIND/NAME)",
 		Short: "Show who changed an object, when and how",
-		Long: `Show the changes of an object, newest first, also of one that was deleted.
+		Long: `Show the changes of an object, newest first, also of one that was deleted. The history is
+that of the store: of an object of another source, such as a cluster, it knows nothing.
 
 REV is the revision of the store, by which get --revision, diff --from and
 rollback --to-revision find the object as it was. WHO is the user who
@@ -86,15 +87,22 @@ func checkLimit(limit int) error {
 func (o *historyOptions) run(ctx context.Context, env *environment, key config.Key) error {
 	var records []record.Record
 	var more bool
+	var from string
 	err := env.Call(ctx, func(ctx context.Context, c *client.Client) (err error) {
 		q := record.Query{Group: key.Kind.Group, Kind: key.Kind.Kind, Namespace: key.Namespace, Name: key.Name}
 		records, more, err = recordFilter{limit: o.limit}.fetch(ctx, c, q)
+		if err == nil && len(records) == 0 {
+			from, err = foundElsewhere(ctx, c, env.withSide().Schemas.Kind(key.Kind), key)
+		}
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	if len(records) == 0 {
+	switch {
+	case from != "":
+		return fmt.Errorf("%s: there is no history of it: the object comes from the source %s: its changes are made there, and not recorded here", key, from)
+	case len(records) == 0:
 		hint := ""
 		if o.namespace == "" && key.Namespace != "" {
 			hint = "; -n names another namespace"

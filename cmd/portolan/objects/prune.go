@@ -165,10 +165,7 @@ func (p *pruneFlags) superfluous(ctx context.Context, c *client.Client, m *manif
 }
 
 // Objects of other sources are read-only.
-func ofStore(object *unstructured.Unstructured) bool {
-	_, other := object.GetAnnotations()[config.SourceAnnotation]
-	return !other
-}
+func ofStore(object *unstructured.Unstructured) bool { return otherSource(object) == "" }
 
 // searchedPlaces returns the places that may hold superfluous objects.
 func (p *pruneFlags) searchedPlaces(m *manifest, namespace string) []place {

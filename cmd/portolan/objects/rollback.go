@@ -18,6 +18,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/record"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
 type rollbackOptions struct {
@@ -114,10 +115,22 @@ func (o *rollbackOptions) beforeLast(ctx context.Context, c *client.Client, key 
 		return err
 	}
 	if len(page.Items) == 0 {
+		if err := o.notElsewhere(ctx, c, key); err != nil {
+			return err
+		}
 		return exit.With(exit.Data, fmt.Errorf("nothing was rolled back: the history knows no change of %s", key))
 	}
 	last, err := strconv.ParseInt(page.Items[0].Revision, 10, 64)
 	o.revision = last - 1
+	return err
+}
+
+// notElsewhere refuses an object that comes from another source than the store.
+func (o *rollbackOptions) notElsewhere(ctx context.Context, c *client.Client, key config.Key) error {
+	from, err := foundElsewhere(ctx, c, schema.Pilot().Kind(key.Kind), key)
+	if err == nil && from != "" {
+		err = exit.With(exit.Data, fmt.Errorf("nothing was rolled back: %s: the object comes from the source %s: change it there", key, from))
+	}
 	return err
 }
 
@@ -196,6 +209,11 @@ func (o *rollbackOptions) plan(ctx context.Context, c *client.Client, s scope) (
 		return change{}, fmt.Errorf("nothing was rolled back: %w", err)
 	}
 	if err := s.demand(then, now); err != nil {
+		for _, key := range s.keys {
+			if then.objects[key] == nil && now.objects[key] == nil {
+				err = cmp.Or(o.notElsewhere(ctx, c, key), err)
+			}
+		}
 		return change{}, err
 	}
 	keys := s.keysOf(then, now)

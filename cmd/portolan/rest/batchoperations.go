@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/portolan-mesh/portolan/xds/verdict"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -32,9 +34,11 @@ func (b *batchCall) read(operations []batch.Operation) error {
 			}
 		}
 		for k, w := range allWarnings(b.odd[i], advice) {
-			severity := slices.Index(finding.Severities, "warning") // of a schema
-			if k -= len(b.odd[i]); k >= 0 {
-				severity = slices.Index(finding.Severities, advice[k].Severity)
+			var severity int
+			if schemas := len(b.odd[i]); k < schemas {
+				severity = int(verdict.Code(b.odd[i][k].Code).Severity())
+			} else {
+				severity = slices.Index(finding.Severities, advice[k-schemas].Severity)
 			}
 			b.warnings = append(b.warnings, fmt.Sprintf("%s: %s", b.ops[i].Target(), w))
 			b.severity = append(b.severity, severity)

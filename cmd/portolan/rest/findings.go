@@ -31,7 +31,9 @@ func (s *Server) findings(w http.ResponseWriter, r *http.Request) {
 			return refusal.Unavailable("the server has not read its configuration yet: try again in a moment")
 		}
 		if namespace := r.URL.Query().Get("namespace"); namespace != "" {
-			list.Items = slices.DeleteFunc(list.Items, func(f finding.Finding) bool { return f.Object.Namespace != namespace })
+			list.Items = slices.DeleteFunc(list.Items, func(f finding.Finding) bool {
+				return f.Object.Namespace != namespace && f.Object.Kind != finding.SourceKind
+			})
 		}
 		list.TypeMeta = metav1.TypeMeta{Kind: finding.ListKind, APIVersion: batch.APIVersion}
 		writeJSON(c.w, http.StatusOK, list)

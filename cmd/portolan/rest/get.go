@@ -23,6 +23,7 @@ func (s *Server) get(c *call) error {
 		return err
 	}
 	object := snapshot.Get(c.key())
+	s.warnBehind(c)
 	if object == nil {
 		return storage.ErrNotFound
 	}

@@ -173,6 +173,9 @@ func (s *Server) listed(c *call, selector selector, page page) (listing, error) 
 	case page.revision > 0:
 		return s.continued(c, selector, stored, page)
 	}
+	if !stored {
+		s.warnBehind(c)
+	}
 	least, err := s.minRevision(c)
 	if err != nil {
 		return listing{}, err

@@ -121,6 +121,9 @@ type Options struct {
 	// Place returns the place of an object in the first source other than the store that
 	// has the key, "" if unknown. Nil means always unknown.
 	Place func(key config.Key) string
+	// Behind warns of each source of Cache that cannot be read as it is now. Answers to reads of
+	// objects have these warnings. A nil Behind warns of nothing.
+	Behind func() []string
 	// Authenticator finds out who sends a request. Without one the server serves only its
 	// own machine.
 	Authenticator Authenticator
@@ -186,6 +189,7 @@ type Server struct {
 	permit        func(op storage.Op) error
 	reserved      func(op storage.Op, stored *config.Config) error
 	place         func(key config.Key) string
+	behind        func() []string
 	hosts         []string
 	certifies     func(host string) bool
 	socket, id    string
@@ -222,6 +226,9 @@ func New(o Options) (*Server, error) {
 	if o.Place == nil {
 		o.Place = func(config.Key) string { return "" }
 	}
+	if o.Behind == nil {
+		o.Behind = func() []string { return nil }
+	}
 	if o.BookmarkInterval <= 0 {
 		o.BookmarkInterval = time.Minute
 	}
@@ -243,7 +250,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		store: o.Store, managers: fieldmanager.New(func() map[string]*spec.Schema { return openapi.Definitions(o.Store.Schemas()) }), cache: o.Cache, history: o.History, schemas: o.Store.Schemas(),
 		authenticator: o.Authenticator, authorizer: o.Authorizer, onRefusal: o.OnRefusal, socket: o.Socket, id: uuid.NewString(),
-		advisor: o.Advisor, previewer: o.Previewer, report: o.Report, sealer: o.Sealer, permit: o.Permit, reserved: o.Reserved, place: o.Place, several: several, checks: o.Checks, version: o.Version, bookmarks: o.BookmarkInterval, logger: o.Logger,
+		advisor: o.Advisor, previewer: o.Previewer, report: o.Report, sealer: o.Sealer, permit: o.Permit, reserved: o.Reserved, place: o.Place, behind: o.Behind, several: several, checks: o.Checks, version: o.Version, bookmarks: o.BookmarkInterval, logger: o.Logger,
 		acceptUnserved: o.AcceptUnserved, certifies: o.Certifies,
 		mux: http.NewServeMux(), origin: http.NewCrossOriginProtection(), budget: newBudget(),
 	}

@@ -12,10 +12,21 @@ import (
 	"github.com/portolan-mesh/portolan/xds/verdict/index"
 )
 
-// advisor gives the verdicts on operations, and tells whose proxies they give other labels.
+// advisor gives the verdicts on operations, and tells whose proxies they give other labels. It adds
+// to the findings what is wrong with the sources.
 type advisor struct {
 	*index.Keeper
-	xds *xds.DiscoveryServer
+	xds    *xds.DiscoveryServer
+	unread func() []finding.Finding
+}
+
+// Findings implements rest.Advisor.
+func (a advisor) Findings(ops []storage.Op) (finding.List, bool) {
+	list, known := a.Keeper.Findings(ops)
+	if known {
+		list.Items = append(list.Items, a.unread()...)
+	}
+	return list, known
 }
 
 // maxReclassed limits the proxies that are named for one batch.

@@ -161,8 +161,7 @@ func (s *server) storePlace() string {
 func (s *server) sourcesDegraded() error {
 	out := []error{s.sources.Degraded()}
 	for _, of := range s.sources.Statuses() {
-		problems := slices.DeleteFunc(problemsIn(of), func(p cache.Problem) bool { return p.Warning })
-		if n := len(problems); n > 0 {
+		if n := refusedIn(of); n > 0 {
 			out = append(out, fmt.Errorf("source %s: what is not served as it stands there: %d (portolan source describe %[1]s)", of.Name, n))
 		}
 	}

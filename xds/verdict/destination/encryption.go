@@ -121,9 +121,9 @@ func (j *judge) lacking(object *config.Config, spec *networking.DestinationRule,
 			case j.UnreadSecrets(p.Namespace) != "":
 				v.Remedy = fmt.Sprintf("have the secrets of that namespace read (%s), or mend the name", j.UnreadSecrets(p.Namespace))
 			case tls.GetMode() == networking.ClientTLSSettings_MUTUAL:
-				v.Remedy = fmt.Sprintf("store it, as with portolan secret tls %s -n %s --cert FILE --key FILE --ca FILE, or mend the name", lack.Secret, p.Namespace)
+				v.Remedy = fmt.Sprintf("store it, as with portolan secret tls %s -n %s --cert FILE --key FILE --ca FILE, or mend the name%s", lack.Secret, p.Namespace, j.OrReadIt(object, p.Namespace))
 			default:
-				v.Remedy = fmt.Sprintf("store it, as with portolan secret generic %s -n %s --from-file ca.crt=FILE, or mend the name", lack.Secret, p.Namespace)
+				v.Remedy = fmt.Sprintf("store it, as with portolan secret generic %s -n %s --from-file ca.crt=FILE, or mend the name%s", lack.Secret, p.Namespace, j.OrReadIt(object, p.Namespace))
 			}
 			j.Add(v)
 		}

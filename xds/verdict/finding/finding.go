@@ -8,6 +8,7 @@
 // its answer has the findings after the batch, and nothing is written. Findings are in
 // the order of their objects, the worst of an object first. Those about endpoints that a
 // registry has without objects follow: they are on a Service of portolan.io/v1, by its host.
+// Sources that are not read in full come last.
 package finding
 
 import (
@@ -21,6 +22,10 @@ const (
 	Path     = "/apis/portolan.io/v1/findings"
 	ListKind = "FindingList"
 )
+
+// SourceKind is the kind of portolan.io/v1 by which findings name a source of configuration, of
+// services or of secrets. It has no namespace, and concerns all.
+const SourceKind = "Source"
 
 // List is the answer.
 type List struct {

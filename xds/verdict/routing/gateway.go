@@ -107,7 +107,7 @@ func (j *judge) uncertified(object *config.Config, field string, s *routing.Serv
 				Remedy:  "name a secret of that namespace",
 			}
 			if lack.Secret != "" {
-				v.Remedy = fmt.Sprintf("store it, as with portolan secret tls %s -n %s --cert FILE --key FILE, and --ca FILE to verify clients: the server opens by itself", lack.Secret, namespace)
+				v.Remedy = fmt.Sprintf("store it, as with portolan secret tls %s -n %s --cert FILE --key FILE, and --ca FILE to verify clients: the server opens by itself%s", lack.Secret, namespace, j.OrReadIt(object, namespace))
 				if why := j.UnreadSecrets(namespace); why != "" {
 					v.Remedy = fmt.Sprintf("have the secrets of that namespace read (%s), or %s", why, v.Remedy)
 				}

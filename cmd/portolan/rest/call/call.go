@@ -135,6 +135,8 @@ type Request struct {
 	// Unready takes an answer of 503 for one, too: that of a server which says why it is not
 	// ready.
 	Unready bool
+	// Warned gets the warnings of the answer, those of a refusal too; nil for nobody.
+	Warned func(warnings []string)
 }
 
 // Do calls the server and decodes its answer, as JSON, into a value unless that is nil.
@@ -259,6 +261,9 @@ func (c *Client) sendAs(ctx context.Context, httpClient *http.Client, in Request
 	response, err := httpClient.Do(r)
 	if err != nil {
 		return nil, c.Unreachable(ctx, in, sent.Load(), err)
+	}
+	if in.Warned != nil {
+		in.Warned(warningsOf(response.Header))
 	}
 	if response.StatusCode >= 200 && response.StatusCode <= 299 || in.Unready && response.StatusCode == http.StatusServiceUnavailable {
 		return response, nil

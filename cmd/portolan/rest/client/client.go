@@ -56,6 +56,7 @@ func (f Freshness) add(query url.Values) url.Values {
 type Client struct {
 	*call.Client
 	freshness Freshness
+	warned    func(warnings []string) // nil for nobody
 }
 
 // New returns a client of the server at a URL, as call.New does.
@@ -72,6 +73,20 @@ func (c *Client) Fresh(f Freshness) *Client {
 	fresh := *c
 	fresh.freshness = f
 	return &fresh
+}
+
+// Warning returns a client of the same server that passes the warnings of each answer to a Get or a
+// List to warned, those of a refusal too.
+func (c *Client) Warning(warned func(warnings []string)) *Client {
+	warning := *c
+	warning.warned = warned
+	return &warning
+}
+
+// read reads what is at a path.
+func (c *Client) read(ctx context.Context, path string, query url.Values, into any) error {
+	_, err := c.Do(ctx, call.Request{Method: http.MethodGet, Path: path, Query: query, Warned: c.warned}, into)
+	return err
 }
 
 // Resource returns the group, version and plural of a kind in the API, in its canonical
@@ -108,9 +123,7 @@ func (c *Client) Get(ctx context.Context, resource runtimeschema.GroupVersionRes
 		return c.getFromList(ctx, resource, namespace, name)
 	}
 	out := &unstructured.Unstructured{}
-	query := c.freshness.add(url.Values{})
-	_, err := c.Do(ctx, call.Request{Method: http.MethodGet, Path: objectPath(resource, namespace, name), Query: query}, out)
-	if err != nil {
+	if err := c.read(ctx, objectPath(resource, namespace, name), c.freshness.add(url.Values{}), out); err != nil {
 		return nil, err
 	}
 	out.SetManagedFields(nil)
@@ -134,8 +147,7 @@ func (c *Client) getFromList(ctx context.Context, resource runtimeschema.GroupVe
 func (c *Client) List(ctx context.Context, resource runtimeschema.GroupVersionResource, namespace string, s Selection) (*unstructured.UnstructuredList, error) {
 	query := s.add(c.freshness.add(url.Values{}))
 	out := &unstructured.UnstructuredList{}
-	_, err := c.Do(ctx, call.Request{Method: http.MethodGet, Path: objectPath(resource, namespace, ""), Query: query}, out)
-	if err != nil {
+	if err := c.read(ctx, objectPath(resource, namespace, ""), query, out); err != nil {
 		return nil, err
 	}
 	for i := range out.Items {

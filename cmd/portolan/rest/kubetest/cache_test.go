@@ -110,6 +110,9 @@ func TestCacheRecalls(t *testing.T) {
 	if place := r.Place(config.Key{Kind: schema.ServiceEntry, Namespace: "shop", Name: "stays"}); !strings.Contains(place, "-n shop serviceentries.networking.istio.io stays") {
 		t.Fatal(place)
 	}
+	if place := kube.PlaceOf(config.Key{Name: "istio"}, "ingressclasses.networking.k8s.io"); place != "where kubectl has it as ingressclasses.networking.k8s.io istio" {
+		t.Fatal(place)
+	}
 }
 
 // A cluster that has answered is being read until its last kind is there, or cannot be read.

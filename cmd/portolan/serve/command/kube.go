@@ -28,20 +28,26 @@ func (o *kubeServices) register(f *pflag.FlagSet) {
 }
 
 func (o *kubeServices) validate(add addFault) {
-	checkClusters("services-kube", o.refs, add)
+	checkClusters("services-kube", o.refs, otherName, add)
 	var refs []string
 	for _, text := range o.secrets {
-		if ref, _, err := parseSecrets(text); err != nil {
+		ref, _, faults := parseSecrets(text)
+		for _, err := range faults {
 			add("secrets-kube", "%v", err)
-		} else {
+		}
+		if ref != "" {
 			refs = append(refs, ref)
 		}
 	}
-	checkClusters("secrets-kube", refs, add)
+	checkClusters("secrets-kube", refs, "name all namespaces of a cluster in one value, and give another cluster another name, as in NAME=KUBECONFIG", add)
 }
 
-// checkClusters reports clusters of a flag that cannot be used, and those that are given twice.
-func checkClusters(flag string, refs []string, add addFault) {
+// otherName says what to do where two clusters have one name.
+const otherName = "give one another name, as in NAME=KUBECONFIG"
+
+// checkClusters reports clusters of a flag that cannot be used, and those that are given twice, with
+// what to do then.
+func checkClusters(flag string, refs []string, twice string, add addFault) {
 	seen := map[string]bool{}
 	for _, ref := range refs {
 		options, err := cluster.ParseRef(ref)
@@ -53,28 +59,39 @@ func checkClusters(flag string, refs []string, add addFault) {
 		case err != nil:
 			add(flag, "%v", err)
 		case seen[c.Name()]:
-			add(flag, "two clusters have the name %s: give one another name, as in NAME=KUBECONFIG", c.Name())
+			add(flag, "two clusters have the name %s: %s", c.Name(), twice)
 		default:
 			seen[c.Name()] = true
 		}
 	}
 }
 
-// parseSecrets splits a value of --secrets-kube into the reference of a cluster and namespaces.
-func parseSecrets(text string) (ref string, namespaces []string, err error) {
+// secretsForm is the form of a value of --secrets-kube.
+const secretsForm = "[NAME=]KUBECONFIG[#CONTEXT]=NAMESPACE,NAMESPACE"
+
+// parseSecrets splits a value of --secrets-kube into the reference of a cluster, "" if there is none,
+// and namespaces. It returns all faults but those of the reference.
+func parseSecrets(text string) (ref string, namespaces []string, faults []error) {
 	at := strings.LastIndexByte(text, '=')
-	if at < 0 {
-		return "", nil, fmt.Errorf("%q names no namespaces: write KUBECONFIG=NAMESPACE,NAMESPACE", text)
+	if at < 0 || text[at+1:] == "" {
+		return "", nil, []error{fmt.Errorf("%q names no namespaces: write %s", text, secretsForm)}
 	}
 	for _, namespace := range strings.Split(text[at+1:], ",") {
-		if faults := validation.IsDNS1123Label(namespace); len(faults) > 0 {
-			return "", nil, fmt.Errorf("%q does not end with names of namespaces: write KUBECONFIG=NAMESPACE,NAMESPACE", text)
-		}
-		if !slices.Contains(namespaces, namespace) {
+		switch {
+		case namespace == "":
+			faults = append(faults, fmt.Errorf("%q has an empty namespace: write %s", text, secretsForm))
+		case len(validation.IsDNS1123Label(namespace)) > 0:
+			faults = append(faults, fmt.Errorf("%q: %q is no namespace, which has lower-case letters, digits and \"-\" inside, and 63 characters at most: write %s", text, namespace, secretsForm))
+		case slices.Contains(namespaces, namespace):
+			faults = append(faults, fmt.Errorf("%q names the namespace %s twice", text, namespace))
+		default:
 			namespaces = append(namespaces, namespace)
 		}
 	}
-	return text[:at], namespaces, nil
+	if at == 0 {
+		return "", namespaces, append(faults, fmt.Errorf("%q names no kubeconfig: write %s", text, secretsForm))
+	}
+	return text[:at], namespaces, faults
 }
 
 // apply requires valid flags.
@@ -85,7 +102,7 @@ func (o *kubeServices) apply(to *serve.Options) {
 		}
 	}
 	for _, text := range o.secrets {
-		if ref, namespaces, err := parseSecrets(text); err == nil {
+		if ref, namespaces, faults := parseSecrets(text); len(faults) == 0 {
 			if options, err := cluster.ParseRef(ref); err == nil {
 				to.SecretsKube = append(to.SecretsKube, serve.SecretsKube{Cluster: options, Namespaces: namespaces})
 			}

@@ -62,7 +62,7 @@ func (o *sourceFlags) checkClusters(add addFault) {
 	if o.writeStatus && len(o.clusters) == 0 {
 		add("write-status", "is of no use without --config-kube")
 	}
-	checkClusters("config-kube", o.clusters, add)
+	checkClusters("config-kube", o.clusters, otherName, add)
 }
 
 // apply requires valid flags.

@@ -1,0 +1,48 @@
+package objects
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hashicorp/go-multierror"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
+)
+
+// otherSource returns the source of an object other than the store, with the object's place there; ""
+// for an object of the store.
+func otherSource(object *unstructured.Unstructured) string {
+	return object.GetAnnotations()[config.SourceAnnotation]
+}
+
+// foundElsewhere returns the source, other than the store, from which the server has an object; ""
+// if the object is the store's, not there, or none that the user may read.
+func foundElsewhere(ctx context.Context, c *client.Client, kind *schema.Schema, key config.Key) (string, error) {
+	object, err := c.Get(ctx, client.Resource(kind), key.Namespace, key.Name)
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+		return "", nil
+	case err != nil:
+		return "", err
+	}
+	return otherSource(object), nil
+}
+
+// onlyOfStore refuses objects of other sources, all at once; done is what was not done to them.
+func onlyOfStore(all []storedOnly, done string) error {
+	var faults *multierror.Error
+	for _, s := range all {
+		if from := otherSource(s.object); from != "" {
+			faults = multierror.Append(faults, fmt.Errorf("%s: the object comes from the source %s: change it there", s.key, from))
+		}
+	}
+	if faults == nil {
+		return nil
+	}
+	return cli.NothingDone(done, faults)
+}
