@@ -105,6 +105,8 @@ type Proxy struct {
 	ServiceName string
 	// RouteDelta is true if the client takes virtual hosts as separate resources.
 	RouteDelta bool
+	// Returning is true if the client has resources of an earlier stream, as its first request says.
+	Returning bool
 	// Listeners are the listeners that a gRPC server has asked for, by name, in order.
 	Listeners []string
 }

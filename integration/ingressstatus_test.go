@@ -12,7 +12,8 @@ import (
 
 // TestKubernetesIngressStatus: the leader writes the address of the gateway into an Ingress of
 // Kubernetes' own server, and takes it out once the gateway has gone. That of another controller stays
-// as it is. No Ingress can be changed here, and errors say where it lives.
+// as it is. No Ingress can be changed here, and errors say where it lives. A server that begins to write
+// statuses writes those of objects that do not change too.
 func TestKubernetesIngressStatus(t *testing.T) {
 	needEnvoy(t)
 	needKubeAPIServer(t)
@@ -28,7 +29,20 @@ func TestKubernetesIngressStatus(t *testing.T) {
 	k.must("PUT", all+"/other/status", strings.TrimSuffix(ingress("other", "nginx"), "}")+`, "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}}`)
 	config := filepath.Join(t.TempDir(), "kubeconfig")
 	k.api.kubeconfig(t, config, strings.TrimPrefix(k.api.url, "https://"))
-	s := startServer(t, serverOptions{args: []string{"--config-kube", "east=" + config, "--write-status"}})
+	k.entry("one")
+	s := startServer(t, serverOptions{args: []string{"--config-kube", "east=" + config}})
+	s.awaitSource("kube://east", "", 4)
+	s.awaitCondition("serviceentries", "one", "Accepted", "True", "was seen by the servers") // by the leader, which saves what it knows when it ends
+	restart := func(args ...string) {
+		t.Helper()
+		if err := s.process.terminate(t); err != nil {
+			t.Fatal(err)
+		}
+		s.o.args = append([]string{"--config-kube", "east=" + config}, args...)
+		s.start()
+	}
+	restart("--write-status")
+	k.condition("serviceentries", "one", "Accepted", "True", "was seen by the servers")
 	edge := s.startEnvoy(envoyOptions{kind: "router", name: "edge", namespace: "istio-system", ip: "127.0.0.1", labels: "istio=ingressgateway", variant: protocol.Delta})
 	has := func(name, want string) error {
 		status, _ := json.Marshal(k.get(all + "/" + name).Object["status"])

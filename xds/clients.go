@@ -118,6 +118,20 @@ func (c *Connection) serveListeners(ctx context.Context, t *typeState) error {
 	return c.changeProxy(ctx, func(p *discovery.Proxy) { p.Listeners = listeners })
 }
 
+// noteFirst notes what the first request of a type says of the client: that it has whole routes, or
+// resources of an earlier stream. The first request of a machine may say neither, but how it is.
+func (c *Connection) noteFirst(ctx context.Context, m *message) error {
+	if c.hasWholeRoutes(m) {
+		if err := c.serveWholeRoutes(ctx); err != nil {
+			return err
+		}
+	}
+	if c.proxy.Returning || c.member == nil || !m.request.StatesResources() {
+		return nil
+	}
+	return c.changeProxy(ctx, func(p *discovery.Proxy) { p.Returning = true })
+}
+
 // changeProxy changes what is known of the client.
 func (c *Connection) changeProxy(ctx context.Context, change func(*discovery.Proxy)) error {
 	proxy := *c.proxy

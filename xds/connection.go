@@ -321,7 +321,7 @@ func (c *Connection) end(why error) {
 
 func (c *Connection) handle(ctx context.Context, m *message) error {
 	if c.proxy == nil {
-		if err := c.identify(ctx, m.node); err != nil {
+		if err := c.identify(ctx, m); err != nil {
 			return err
 		}
 	}
@@ -334,8 +334,8 @@ func (c *Connection) handle(ctx context.Context, m *message) error {
 		return err
 	}
 	sub := t.subscription
-	if !sub.Started() && c.hasWholeRoutes(m) {
-		if err := c.serveWholeRoutes(ctx); err != nil {
+	if !sub.Started() {
+		if err := c.noteFirst(ctx, m); err != nil {
 			return err
 		}
 	}
@@ -409,7 +409,8 @@ func (c *Connection) serveType(typeURL string) (*typeState, error) {
 }
 
 // identify reads the node of the first request, and derives what the proxy should have.
-func (c *Connection) identify(ctx context.Context, node *corev3.Node) error {
+func (c *Connection) identify(ctx context.Context, m *message) error {
+	node := m.node
 	if size := proto.Size(node); size > maxNode {
 		return status.Errorf(codes.InvalidArgument, "the node of the first request has %d bytes, and may have %d", size, maxNode)
 	}
@@ -424,6 +425,7 @@ func (c *Connection) identify(ctx context.Context, node *corev3.Node) error {
 		return errNoExport
 	}
 	proxy.RouteDelta, proxy.Local = c.takesRouteDelta(node), isLocal(c.admitted.Remote())
+	proxy.Returning = m.request.StatesResources()
 	if err := c.admitted.Admit(ctx, proxy); err != nil {
 		return err
 	}

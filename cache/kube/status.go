@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -64,7 +65,7 @@ func (w *StatusWriter) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if w.Cache.setWriting(err); len(w.due) > 0 {
+		if w.Cache.setWriting(err); err != nil && len(w.due) > 0 {
 			pause = faultPause
 		}
 		if retry.Sleep(ctx, pause) != nil {
@@ -112,13 +113,19 @@ func (w *StatusWriter) pathOf(object string) string {
 	return ""
 }
 
+// errUnfollowed says that the cluster has not told yet in which version it has a kind. Until then
+// the objects of the kind are those that it last had.
+var errUnfollowed = errors.New("the kind is not followed yet")
+
 // writeDue writes what is due, in the order of the Paths. After an error that is not of one
-// object the rest stays due.
+// object the rest stays due, as does what is of a kind that is not followed yet.
 func (w *StatusWriter) writeDue(ctx context.Context) error {
 	for _, path := range slices.Sorted(maps.Keys(w.due)) {
 		wrote, err := w.write(ctx, path)
 		delete(w.refused, path)
 		switch {
+		case errors.Is(err, errUnfollowed):
+			continue
 		case apierrors.IsConflict(err), apierrors.IsInvalid(err):
 			w.refused[path] = err
 		case err != nil:
@@ -152,7 +159,7 @@ func (w *StatusWriter) write(ctx context.Context, path string) (wrote bool, err 
 	}
 	resource, ok := w.Cache.resourceOf(key.Kind)
 	if !ok {
-		return false, nil
+		return false, errUnfollowed
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()

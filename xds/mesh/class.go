@@ -21,7 +21,7 @@ func (p *PushContext) ClassAfter(from *PushContext, proxy *discovery.Proxy, prev
 		return prev
 	}
 	if from == nil || from.mesh != p.mesh || p.attachmentsChanged(from, proxy) || p.patchedChanged(from, proxy) ||
-		p.endpointsChanged(from, proxy.IPAddresses) || proxy.Type == discovery.Router && p.servicesChangedAt(from, proxy) {
+		p.unreadSecrets(proxy) != from.unreadSecrets(proxy) || p.endpointsChanged(from, proxy.IPAddresses) || proxy.Type == discovery.Router && p.servicesChangedAt(from, proxy) {
 		return p.ClassOf(proxy)
 	}
 	return prev
@@ -38,7 +38,8 @@ func (p *PushContext) ClassOf(proxy *discovery.Proxy) Class {
 		Namespace:  proxy.Namespace,
 		RouteDelta: proxy.RouteDelta,
 		Certified:  proxy.HasCertificate(), SecretCluster: proxy.SecretCluster,
-		Settings: proxy.Settings,
+		Returning: proxy.Returning && p.unreadSecrets(proxy),
+		Settings:  proxy.Settings,
 	}
 	if proxy.Type == discovery.Sidecar {
 		c.Domain, c.HTTPProxyPort = strings.ToLower(proxy.DNSDomain), proxy.HTTPProxyPort

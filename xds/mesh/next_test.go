@@ -369,6 +369,7 @@ func (d *draw) secret() {
 	c := &config.Config{Meta: config.Meta{
 		GroupVersionKind: schema.Secret, Name: d.one([]string{"x", "x-cacert"}, "secret"), Namespace: d.one(testNamespaces, "namespace"),
 	}}
+	d.in.ClusterSecrets = d.in.ClusterSecrets.WithUnread(d.one(testNamespaces, "namespace"), rapid.Bool().Draw(d.t, "unread"))
 	path, key := c.Key().Path(), SecretKey(c.Namespace, c.Name)
 	ofCluster := rapid.IntRange(0, 2).Draw(d.t, "of a cluster") == 0
 	if d.in.ClusterSecrets == (clustersecret.Set{}) {

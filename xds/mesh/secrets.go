@@ -134,14 +134,24 @@ func (t secrets) answer(v *View, key, args string) any {
 	if args == secretContent {
 		return row
 	}
-	if row == nil {
-		return SecretParts{}
+	switch {
+	case row != nil:
+		return row.SecretParts
+	case v.class.Returning:
+		return SecretParts{Pair: true, Roots: true}
 	}
-	return row.SecretParts
+	return SecretParts{}
+}
+
+// unreadSecrets says whether secrets of a proxy's namespace are not read yet.
+func (p *PushContext) unreadSecrets(proxy *discovery.Proxy) bool {
+	return p.inputs.ClusterSecrets.Unread().Value(proxy.Namespace)
 }
 
 // Secret says what a secret of the proxy's own namespace can be used for. The answer is
-// zero if the secret does not exist or this server cannot open it.
+// zero if the secret does not exist or this server cannot open it. If that is not known, as the
+// secrets of a cluster are not read yet, a proxy of a Returning class may have the secret: it keeps
+// what is made of it, and OpenSecret has no data.
 func (v *View) Secret(name string) SecretParts {
 	return v.ask(Secrets, v.ownSecret(name), secretParts).(SecretParts)
 }

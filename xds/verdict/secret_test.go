@@ -291,3 +291,37 @@ func TestClustersOfSecrets(t *testing.T) {
 		}
 	}
 }
+
+// TestSecretsThatWereNeverRead: as long as the secrets of a namespace are not read, a missing one is
+// not called missing.
+func TestSecretsThatWereNeverRead(t *testing.T) {
+	t.Parallel()
+	w := xdstest.NewWorld(t, `{apiVersion: networking.istio.io/v1, kind: Gateway, metadata: {name: door, namespace: shop}, spec: {selector: {app: edge},
+		servers: [{port: {number: 443, name: https, protocol: HTTPS}, hosts: [a.example.com], tls: {mode: SIMPLE, credentialName: door}}]}}`)
+	var x *index.Index
+	set := clustersecret.Set{}
+	for _, step := range []struct {
+		set             clustersecret.Set
+		message, remedy string
+	}{
+		{set.WithUnread("shop", true), "it is not known whether secret door exists", "have the secrets of that namespace read (the cluster has not answered yet)"},
+		{set.WithUnread("shop", true).WithFault("shop", "cluster east: away"), "it is not known whether secret door exists", "(cluster east: away)"},
+		{set.WithUnread("other", true), "no certificate with its key is stored as secret door", "store it"},
+	} {
+		w.SetClusterSecrets(step.set)
+		facts := verdict.Facts{Mesh: w.Context()}
+		x = x.Next(facts)
+		text := ""
+		for l := range x.Lists() {
+			for _, v := range l.Verdicts {
+				text += v.Message + ": " + v.Remedy + "\n"
+			}
+		}
+		if !strings.Contains(text, step.message) || !strings.Contains(text, step.remedy) {
+			t.Errorf("it lacks %q or %q: %s", step.message, step.remedy, text)
+		}
+		if diff := cmp.Diff(said((*index.Index)(nil).Next(facts)), said(x)); diff != "" {
+			t.Errorf("%s (-from nothing +by increments)\n%s", step.message, diff)
+		}
+	}
+}

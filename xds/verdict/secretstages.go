@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/portolan-mesh/portolan/cache/kube/cluster"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -51,10 +52,15 @@ func Unopened(spec *secret.Spec, f Facts) bool {
 }
 
 // UnreadSecrets says why the secrets of a namespace are not read from clusters; empty if they are,
-// or no cluster is asked for them.
-func (j *Judge) UnreadSecrets(namespace string) string {
+// or no cluster is asked for them. never says that some were not read since the server started: then
+// it is not known which there are.
+func (j *Judge) UnreadSecrets(namespace string) (why string, never bool) {
 	j.Read(UnreadSecretsRow, namespace)
-	return j.Mesh().Inputs().ClusterSecrets.Faults().Value(namespace)
+	of := j.Mesh().Inputs().ClusterSecrets
+	if why, never = of.Faults().Value(namespace), of.Unread().Value(namespace); never && why == "" {
+		why = cluster.ErrUnanswered.Error()
+	}
+	return why, never
 }
 
 // OrReadIt returns what else to do about a secret that is missing in a namespace: have it read from a
@@ -68,7 +74,13 @@ func (j *Judge) OrReadIt(object *config.Config, namespace string) string {
 }
 
 func changedUnread(from, to Facts, yield func(Row) bool) bool {
-	for c := range pmap.Diff(from.Mesh.Inputs().ClusterSecrets.Faults(), to.Mesh.Inputs().ClusterSecrets.Faults()) {
+	before, after := from.Mesh.Inputs().ClusterSecrets, to.Mesh.Inputs().ClusterSecrets
+	return changedNamespaces(before.Faults(), after.Faults(), yield) && changedNamespaces(before.Unread(), after.Unread(), yield)
+}
+
+// changedNamespaces yields the rows of the namespaces at which two maps differ.
+func changedNamespaces[V comparable](from, to pmap.Map[V], yield func(Row) bool) bool {
+	for c := range pmap.Diff(from, to) {
 		if !yield(UnreadSecretsRow + Row(c.Key)) {
 			return false
 		}

@@ -306,6 +306,8 @@ type Node struct {
 	HTTPProxyPort string
 	// RouteDelta means that it uses VHDS.
 	RouteDelta bool
+	// Returning means that it has resources of an earlier stream.
+	Returning bool
 	// Interception is how it captures traffic; NONE.
 	Interception discovery.InterceptionMode
 	// MoreIPs are further addresses.
@@ -377,7 +379,7 @@ func (n Node) Proxy(tb testing.TB) *discovery.Proxy {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	proxy.Identity, proxy.RouteDelta = n.Identity, n.RouteDelta
+	proxy.Identity, proxy.RouteDelta, proxy.Returning = n.Identity, n.RouteDelta, n.Returning
 	proxy.Local, proxy.Listeners = !n.Remote, n.Listeners
 	return proxy
 }

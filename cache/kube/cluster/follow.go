@@ -115,8 +115,11 @@ func (h debugOnly) Enabled(ctx context.Context, level slog.Level) bool {
 	return level >= slog.LevelInfo && h.Handler.Enabled(ctx, slog.LevelDebug)
 }
 
-// Handle implements slog.Handler.
+// Handle implements slog.Handler. logr passes errors on without asking Enabled.
 func (h debugOnly) Handle(ctx context.Context, r slog.Record) error {
+	if !h.Handler.Enabled(ctx, slog.LevelDebug) {
+		return nil
+	}
 	r.Level = slog.LevelDebug
 	return h.Handler.Handle(ctx, r)
 }

@@ -21,7 +21,7 @@ import (
 )
 
 // DefaultPatience is the default of Options.Patience.
-const DefaultPatience = 30 * time.Second
+const DefaultPatience = 2 * time.Second
 
 // Source names the secrets of a cluster that are read.
 type Source struct {
@@ -53,8 +53,10 @@ type Reader struct {
 	// awaited are the places that neither were listed nor have refused.
 	awaited map[place]bool
 	waited  bool // Patience is over
-	faults  map[place]string
-	set     Set
+	// unread are the places that were never listed.
+	unread map[place]bool
+	faults map[place]string
+	set    Set
 }
 
 // place is a namespace of a source.
@@ -66,10 +68,11 @@ type place struct {
 // New returns a Reader that waits for Run.
 func New(o Options) *Reader {
 	o.Patience = cmp.Or(o.Patience, DefaultPatience)
-	r := &Reader{o: o, sealer: newSealer(), held: make([]pmap.Map[*config.Config], len(o.Sources)), awaited: map[place]bool{}, faults: map[place]string{}}
+	r := &Reader{o: o, sealer: newSealer(), held: make([]pmap.Map[*config.Config], len(o.Sources)), awaited: map[place]bool{}, unread: map[place]bool{}, faults: map[place]string{}}
 	r.set = NewSet(r.sealer.ring)
 	for _, p := range r.places() {
-		r.awaited[p] = true
+		r.awaited[p], r.unread[p] = true, true
+		r.set = r.set.WithUnread(p.namespace, true)
 	}
 	r.synced.Store(len(r.awaited) == 0)
 	return r
@@ -130,6 +133,8 @@ func (r *Reader) handle(p place, b cluster.Batch[*config.Config]) {
 	r.change(func() {
 		if b.Listed {
 			delete(r.awaited, p)
+			delete(r.unread, p)
+			r.set = r.set.WithUnread(p.namespace, slices.ContainsFunc(r.places(), func(o place) bool { return o.namespace == p.namespace && r.unread[o] }))
 		}
 		for _, c := range b.Changes {
 			key := c.Name.String()
@@ -193,12 +198,36 @@ func (r *Reader) HasSynced() bool { return r.synced.Load() }
 // Degraded says which clusters are not read, and why; nil if all are.
 func (r *Reader) Degraded() error {
 	var out []error
-	for _, source := range r.o.Sources {
-		if err := source.Cluster.Degraded(); err != nil {
-			out = append(out, fmt.Errorf("secrets of cluster %s: what was read of them is served: %w", source.Cluster.Name(), err))
+	for i, source := range r.o.Sources {
+		if err := r.degraded(i); err != nil {
+			out = append(out, fmt.Errorf("secrets of cluster %s: %w", source.Cluster.Name(), err))
 		}
 	}
 	return errors.Join(out...)
+}
+
+// degraded says why a source is not read, and what becomes of its secrets; nil if it is read.
+func (r *Reader) degraded(source int) error {
+	err := r.o.Sources[source].Cluster.Degraded()
+	if err == nil {
+		return nil
+	}
+	var unread []string
+	r.mu.Lock()
+	for _, namespace := range r.o.Sources[source].Namespaces {
+		if r.unread[place{source, namespace}] {
+			unread = append(unread, namespace)
+		}
+	}
+	r.mu.Unlock()
+	const kept = "gateways that have them keep them, others do without"
+	switch len(unread) {
+	case 0:
+		return fmt.Errorf("what was read of them is served: %w", err)
+	case len(r.o.Sources[source].Namespaces):
+		return fmt.Errorf("none was read since this server started, %s: %w", kept, err)
+	}
+	return fmt.Errorf("those of the namespaces %s were not read since this server started, %s: %w", strings.Join(unread, ", "), kept, err)
 }
 
 // Status is the state of a source.
@@ -210,7 +239,7 @@ type Status struct {
 	Secrets pmap.Map[*config.Config]
 	// Earlier are the keys of Secrets that an earlier source has too, and which counts.
 	Earlier []string
-	// Degraded says why the secrets may be old; nil if they are not.
+	// Degraded says why the secrets may be old or missing; nil if they are not.
 	Degraded error
 	// Problems say why some secrets are not served as the cluster has them.
 	Problems []cache.Problem
@@ -225,7 +254,7 @@ func (r *Reader) Status() []Status {
 	for i, source := range r.o.Sources {
 		one := Status{
 			Cluster: source.Cluster.Name(), Server: source.Cluster.Server(), Namespaces: source.Namespaces, Secrets: held[i],
-			Degraded: source.Cluster.Degraded(), Problems: source.Cluster.Problems(),
+			Degraded: r.degraded(i), Problems: source.Cluster.Problems(),
 		}
 		for key, secret := range held[i].All() {
 			if set.secrets.Value(key) != secret {

@@ -197,6 +197,9 @@ func TestReader(t *testing.T) {
 	if certificate(r.Set(), "shop/door") != string(one.Cert) {
 		t.Error("shop/door is not that of the first cluster")
 	}
+	if unread := r.Set().Unread(); unread.Len() != 0 {
+		t.Errorf("%d namespaces are not read", unread.Len())
+	}
 	if earlier := r.Status()[1].Earlier; !slices.Equal(earlier, []string{"shop/door"}) {
 		t.Errorf("the second cluster has %v behind the first", earlier)
 	}
@@ -240,8 +243,11 @@ func TestDenied(t *testing.T) {
 	if got := r.Set().Faults().Value("edge"); !strings.HasPrefix(got, "cluster east: the account may not ") || !strings.HasSuffix(got, words) || r.Set().Faults().Len() != 1 {
 		t.Errorf("the fault is %q", got)
 	}
-	if err := r.Degraded(); err == nil || !strings.Contains(err.Error(), "secrets of cluster east") {
+	if err := r.Degraded(); err == nil || !strings.Contains(err.Error(), "secrets of cluster east: those of the namespaces edge were not read since this server started, gateways that have them keep them") {
 		t.Errorf("Degraded says %v", err)
+	}
+	if unread := r.Set().Unread(); !unread.Value("edge") || unread.Len() != 1 {
+		t.Errorf("%d namespaces are not read", unread.Len())
 	}
 	a.change(func() { a.denied = "shop" })
 	await("the other is denied", func(s clustersecret.Set) bool { return s.Faults().Value("shop") != "" })
@@ -250,6 +256,9 @@ func TestDenied(t *testing.T) {
 	})
 	if certificate(r.Set(), "shop/door") == "" {
 		t.Error("what was read has not stayed")
+	}
+	if err := r.Degraded(); r.Set().Unread().Len() != 0 || !strings.Contains(err.Error(), "secrets of cluster east: what was read of them is served: ") {
+		t.Errorf("Degraded says %v", err)
 	}
 }
 
@@ -264,4 +273,9 @@ func TestAway(t *testing.T) {
 	await("the fault is told", func(s clustersecret.Set) bool {
 		return strings.Contains(s.Faults().Value("shop"), "connection refused")
 	})
+	for _, err := range []error{r.Degraded(), r.Status()[0].Degraded} {
+		if !r.Set().Unread().Value("shop") || !strings.Contains(err.Error(), "none was read since this server started, gateways that have them keep them, others do without: ") {
+			t.Errorf("Degraded says %v", err)
+		}
+	}
 }

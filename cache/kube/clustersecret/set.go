@@ -11,6 +11,7 @@ import (
 type Set struct {
 	secrets pmap.Map[*config.Config]
 	faults  pmap.Map[string]
+	unread  pmap.Map[bool]
 	ring    *seal.Ring
 }
 
@@ -39,12 +40,28 @@ func (s Set) WithFault(namespace, reason string) Set {
 	return s
 }
 
+// WithUnread returns the Set of a Reader that lacks the secrets of a namespace since its start, or has
+// them all.
+func (s Set) WithUnread(namespace string, unread bool) Set {
+	switch {
+	case !unread:
+		s.unread = s.unread.Delete(namespace)
+	case !s.unread.Value(namespace):
+		s.unread = s.unread.Set(namespace, true)
+	}
+	return s
+}
+
 // Secrets returns the secrets that proxies can use, by namespace and name as in shop/cert. Their
 // specs are sealed.
 func (s Set) Secrets() pmap.Map[*config.Config] { return s.secrets }
 
 // Ring returns the keys that open the secrets; nil in the zero Set.
 func (s Set) Ring() *seal.Ring { return s.ring }
+
+// Unread has the namespaces whose secrets some cluster has not told since the start. A secret that is
+// not in Secrets may exist there.
+func (s Set) Unread() pmap.Map[bool] { return s.unread }
 
 // Faults returns, by namespace, why its secrets are not read, with the names of the clusters.
 func (s Set) Faults() pmap.Map[string] { return s.faults }

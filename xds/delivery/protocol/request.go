@@ -22,6 +22,9 @@ type Request struct {
 	Message  string
 }
 
+// StatesResources says whether a first request states resources of an earlier stream.
+func (q *Request) StatesResources() bool { return q.Version != "" || len(q.Initial) > 0 }
+
 // Answer says how a request was understood.
 type Answer struct {
 	// First request of the type on the stream.

@@ -76,6 +76,9 @@ type Class struct {
 	Certified bool
 	// SecretCluster is the cluster from which it has that over SDS, empty for none.
 	SecretCluster string
+	// Returning: the proxy has resources of an earlier stream, and secrets of its namespace are not
+	// read yet since the server started. It keeps what it has of these.
+	Returning bool
 	// ServiceName is the name of the proxy's service in traces, where the mesh has a provider of
 	// traces that does not take it from the node; else empty.
 	ServiceName string

@@ -116,10 +116,17 @@ func (j *judge) lacking(object *config.Config, spec *networking.DestinationRule,
 				Message: fmt.Sprintf("%s, %s: from there nothing reaches the service", lack, p.Namespace),
 				Remedy:  "name a secret of that namespace",
 			}
+			why, never := "", false
+			if lack.Secret != "" {
+				why, never = j.UnreadSecrets(p.Namespace)
+			}
+			if never {
+				v.Message = fmt.Sprintf("it is not known whether secret %s exists, %s: its secrets were not read since the server started. Proxies that have it keep it, from others nothing reaches the service", lack.Secret, p.Namespace)
+			}
 			switch {
 			case lack.Secret == "":
-			case j.UnreadSecrets(p.Namespace) != "":
-				v.Remedy = fmt.Sprintf("have the secrets of that namespace read (%s), or mend the name", j.UnreadSecrets(p.Namespace))
+			case why != "":
+				v.Remedy = fmt.Sprintf("have the secrets of that namespace read (%s), or mend the name", why)
 			case tls.GetMode() == networking.ClientTLSSettings_MUTUAL:
 				v.Remedy = fmt.Sprintf("store it, as with portolan secret tls %s -n %s --cert FILE --key FILE --ca FILE, or mend the name%s", lack.Secret, p.Namespace, j.OrReadIt(object, p.Namespace))
 			default:

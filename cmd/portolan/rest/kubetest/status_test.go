@@ -1,0 +1,125 @@
+package kubetest_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/cache/kube"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/kubetest"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/storage/status"
+)
+
+// keptStatuses has an API server keep the statuses of ServiceEntries, and counts requests for them.
+type keptStatuses struct {
+	mu            sync.Mutex // guards the fields below
+	all           map[string]any
+	reads, writes int
+}
+
+func keepStatuses(t *testing.T, api *kubetest.API) *keptStatuses {
+	k := &keptStatuses{all: map[string]any{}}
+	const one = "/apis/networking.istio.io/v1/namespaces/shop/serviceentries/"
+	api.Harm(func(w http.ResponseWriter, r *http.Request) bool {
+		object, ok := strings.CutPrefix(r.URL.Path, one)
+		if !ok {
+			return false
+		}
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if name := path.Dir(object); name != "." {
+			var applied map[string]any
+			if text, err := io.ReadAll(r.Body); err != nil || json.Unmarshal(text, &applied) != nil {
+				t.Errorf("%s %s: %s %v", r.Method, r.URL, text, err)
+			}
+			k.all[name], object = applied["status"], name
+			k.writes++
+		} else {
+			k.reads++
+		}
+		var out map[string]any
+		if got := api.Do(t, "GET", one+object, ""); json.Unmarshal([]byte(got.Body), &out) != nil {
+			t.Errorf("%+v", got)
+		}
+		out["status"] = k.all[object]
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(out)
+		return true
+	})
+	return k
+}
+
+// A writer that begins while the cluster is away has the objects that the cluster last had. Once their
+// kinds are followed, it compares each with the cluster, and writes the conditions that differ.
+func TestStatusWriterBegins(t *testing.T) {
+	t.Parallel()
+	api := kubetest.Start(t)
+	for _, name := range []string{"one", "two"} {
+		write(t, api, name, "a.example")
+	}
+	kept := keepStatuses(t, api)
+	first := run(t, api)
+	first.await("ServiceEntry one", "ServiceEntry two")
+	had := slices.Collect(first.Snapshot().Configs().Values())
+	for _, want := range []int{2, 0} { // statuses that differ
+		api.Down()
+		r := run(t, api, func(o *kube.Options) {
+			o.Recall = func(context.Context) ([]*config.Config, error) { return had, nil }
+		})
+		r.await("ServiceEntry one", "ServiceEntry two")
+		looks := writeStatuses(t, r)
+		r.until("the writer has looked", func() bool { return looks.Load() > 1 })
+		kept.mu.Lock()
+		kept.reads, kept.writes = 0, 0
+		kept.mu.Unlock()
+		api.Up(t)
+		r.until("the writer has compared", func() bool {
+			kept.mu.Lock()
+			defer kept.mu.Unlock()
+			return kept.reads == 2 && kept.writes >= want
+		})
+		before := looks.Load()
+		r.until("the writer has looked again", func() bool { return looks.Load() > before })
+		kept.mu.Lock()
+		if kept.reads != 2 || kept.writes != want {
+			t.Errorf("%d reads and %d writes, want 2 and %d", kept.reads, kept.writes, want)
+		}
+		kept.mu.Unlock()
+	}
+}
+
+// writeStatuses runs a StatusWriter with a report on each object that there is. It counts how often that looks for
+// changes.
+func writeStatuses(t *testing.T, r running) (looks *atomic.Int64) {
+	looks = &atomic.Int64{}
+	var reports pmap.Map[*status.Report]
+	for path, object := range r.Snapshot().Configs().All() {
+		revision, _ := object.Revision()
+		reports = reports.Set(path, &status.Report{
+			Key: object.Key(), UID: object.UID, Object: revision, Version: object.ResourceVersion,
+			Conditions: []status.Condition{{Type: status.Accepted, Status: status.True, Reason: "Seen", Message: "seen"}},
+		})
+	}
+	w := &kube.StatusWriter{Cache: r.Cache, Snapshot: func() *cache.Snapshot {
+		looks.Add(1)
+		return r.Snapshot().WithStatuses(reports, true)
+	}}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = w.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	return looks
+}
