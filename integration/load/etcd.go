@@ -65,7 +65,7 @@ func (e *etcdServer) watch(ctx context.Context, object *config.Config) (*watchin
 	events := client.Watch(ctx, "/portolan/", clientv3.WithPrefix(), clientv3.WithCreatedNotify())
 	if created, ok := <-events; !ok || created.Err() != nil {
 		cancel()
-		return nil, errors.Join(fmt.Errorf("watch etcd: %w", created.Err()), client.Close())
+		return nil, errors.Join(errors.New("watch etcd"), created.Err(), client.Close())
 	}
 	about := func(e *clientv3.Event) bool { return strings.HasSuffix(string(e.Kv.Key), object.Key().Path()) }
 	return watchBy(ctx, func() { cancel(); _ = client.Close() }, func() error {

@@ -277,14 +277,13 @@ func changeOf(mesh refmesh.Mesh, kind string, service, n int) refmesh.Change {
 
 // changed has the results of the repetitions of a change.
 type changed struct {
-	fromAnswer bool            // times begin when the write is answered, not when it is sent
-	took       []time.Duration // of each proxy and repetition
-	p99s       []time.Duration // of each repetition
-	cpu        time.Duration   // of all
-	later      time.Duration   // with what followed before the next
-	own        time.Duration   // of this process, whose proxies took them
-	counts     fleet.Counts    // of all
-	reps       int
+	took   []time.Duration // of each proxy and repetition
+	p99s   []time.Duration // of each repetition
+	cpu    time.Duration   // of all
+	later  time.Duration   // with what followed before the next
+	own    time.Duration   // of this process, whose proxies took them
+	counts fleet.Counts    // of all
+	reps   int
 }
 
 // pause is the silence after which a change is over. Within cleaned a server collects its
