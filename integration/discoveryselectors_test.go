@@ -88,7 +88,7 @@ spec: {hosts: [pods.example], location: MESH_INTERNAL, resolution: STATIC, workl
 
 	// Without the right nothing changes, and the right is named.
 	f.selectNamespaces("[{matchLabels: {mesh: 'on'}}]")
-	f.named("the account may not list namespaces for the discoverySelectors of the mesh: grant it the verbs list and watch")
+	f.named("the account follower may not list and watch namespaces for the discoverySelectors of the mesh: see docs/operations/mesh-config.md or portolan source describe ")
 	present()
 	f.k.must("POST", rbacPath+"clusterroles", clusterRole(t, "../operations/mesh-config.md"))
 	f.k.bind("portolan-namespaces", "follower")
