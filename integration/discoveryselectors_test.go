@@ -113,7 +113,7 @@ spec: {hosts: [pods.example], location: MESH_INTERNAL, resolution: STATIC, workl
 	}
 	f.k.must("DELETE", rbacPath+"clusterrolebindings/portolan-namespaces-follower", "")
 	f.server.start()
-	f.named("the account may not list namespaces")
+	f.named("the account follower may not list and watch namespaces")
 	f.labelled("stall", "mesh=on")
 	f.absent("stall", hosts...)
 	awaitReplies(t, request{port: f.port, host: faultyEntry}, "entry")
