@@ -88,7 +88,7 @@ spec: {hosts: [pods.example], location: MESH_INTERNAL, resolution: STATIC, workl
 
 	// Without the right nothing changes, and the right is named.
 	f.selectNamespaces("[{matchLabels: {mesh: 'on'}}]")
-	f.named("the account may not list namespaces for the discoverySelectors of the mesh: grant it the verbs list and watch")
+	f.named("the account follower may not list and watch namespaces for the discoverySelectors of the mesh: see docs/operations/mesh-config.md or portolan source describe ")
 	present()
 	f.k.must("POST", rbacPath+"clusterroles", clusterRole(t, "../operations/mesh-config.md"))
 	f.k.bind("portolan-namespaces", "follower")
@@ -113,7 +113,7 @@ spec: {hosts: [pods.example], location: MESH_INTERNAL, resolution: STATIC, workl
 	}
 	f.k.must("DELETE", rbacPath+"clusterrolebindings/portolan-namespaces-follower", "")
 	f.server.start()
-	f.named("the account may not list namespaces")
+	f.named("the account follower may not list and watch namespaces")
 	f.labelled("stall", "mesh=on")
 	f.absent("stall", hosts...)
 	awaitReplies(t, request{port: f.port, host: faultyEntry}, "entry")
