@@ -129,7 +129,7 @@ func (f *faultyCluster) named(words string) {
 		}
 		list := f.server.must("", "source", "list")
 		for _, line := range []struct{ in, begins string }{
-			{string(ready), "[!] sources: source " + configSource}, {string(ready), "cluster east: what was known of it is served"},
+			{string(ready), "[!] sources: source " + configSource}, {string(ready), "cluster east: what was known of it"},
 			{list, configSource}, {list, serviceSource},
 		} {
 			if !slices.ContainsFunc(strings.Split(line.in, "\n"), func(l string) bool { return strings.Contains(l, line.begins) && strings.Contains(l, words) }) {

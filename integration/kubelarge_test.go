@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -179,16 +178,15 @@ func (f *faultyCluster) logMemory(what string, of int) {
 	f.t.Logf("%s: memory for a MB of objects: %.1f MB at the peak, %.1f MB of heap settled", what, float64(used.Peak)/float64(of), f.server.gauge("go_memstats_heap_alloc_bytes")/float64(of))
 }
 
-// awaitSaved waits until a new store has the objects of the cluster.
-func (f *faultyCluster) awaitSaved() {
+// awaitSaved waits until the store has so many objects of each large kind, and the one of the start.
+func (f *faultyCluster) awaitSaved(each int) {
 	f.t.Helper()
+	said := fmt.Sprintf("source=config-kube/east items=%d ", 1+each*len(largeKinds()))
 	eventuallyWithin(f.t, longWait, "the objects are saved", func() error {
-		for line := range strings.Lines(f.server.process.output()) {
-			if strings.Contains(line, "what a source has is saved") && strings.Contains(line, "config-kube/east") {
-				return nil
-			}
+		if !strings.Contains(f.server.process.output(), said) {
+			return errors.New("the log has no " + said)
 		}
-		return errors.New("no line of the log says so")
+		return nil
 	})
 }
 
@@ -199,7 +197,7 @@ func (f *faultyCluster) awaitSaved() {
 func TestKubernetesLarge(t *testing.T) {
 	needEnvoy(t)
 	needKubeAPIServer(t)
-	f := startFaultyCluster(t, "--pprof")
+	f := startFaultyCluster(t, "--pprof", "--log-level", "info,jobs=debug")
 	f.whole("the start")
 	const each, size = 400, 50_000
 	if err := f.server.process.terminate(t); err != nil {
@@ -212,15 +210,14 @@ func TestKubernetesLarge(t *testing.T) {
 		return err
 	}
 
-	f.server.o.dataDir = filepath.Join(t.TempDir(), "new") // it knows nothing of the cluster
 	f.wire.passed.Store(0)
 	began := time.Now()
 	f.server.launch()
 	eventuallyWithin(t, longWait, "the server is ready", ready)
-	t.Logf("a server that lists all objects is ready after %s", since(began))
 	f.awaitLarge(each)
+	t.Logf("a server has listed all objects after %s", since(began))
 	listed := f.wire.passed.Load()
-	f.awaitSaved()
+	f.awaitSaved(each)
 	t.Logf("all is saved after %s", since(began))
 	f.whole("a start")
 	f.logMemory("listed", bytes)

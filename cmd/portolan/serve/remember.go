@@ -16,7 +16,7 @@ const (
 	rememberPause = 10 * time.Second
 	// lastSave is how long a stopping server may take to save the content of registries. Most is
 	// saved before it stops: the rest of a first save of 100 MB takes some seconds.
-	lastSave = 5 * time.Second
+	lastSave = 4 * time.Second
 )
 
 // A registrySaver saves the content of registries and clusters, for servers that start while
