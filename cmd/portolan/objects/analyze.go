@@ -41,8 +41,8 @@ of files have no object: what is odd about them is a finding on service/NAMESPAC
 A source that cannot be read is a finding on source/NAME, in all namespaces.
 
 Each finding has a code that stays the same in all versions. --suppress CODE=OBJECT
-leaves findings out; OBJECT is KIND/NAMESPACE/NAME or source/NAME, and may have * in it. Codes of
-Istio's analysis, such as IST0101, are understood.
+leaves findings out; OBJECT is KIND/NAMESPACE/NAME or source/NAME, and may have * in it.
+Codes of Istio's analysis, such as IST0101, are understood.
 
 The exit code is 79 where there are findings of --failure-threshold or worse.`,
 		Example: `  portolan analyze

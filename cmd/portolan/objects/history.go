@@ -92,7 +92,7 @@ func (o *historyOptions) run(ctx context.Context, env *environment, key config.K
 		q := record.Query{Group: key.Kind.Group, Kind: key.Kind.Kind, Namespace: key.Namespace, Name: key.Name}
 		records, more, err = recordFilter{limit: o.limit}.fetch(ctx, c, q)
 		if err == nil && len(records) == 0 {
-			from, err = foundElsewhere(ctx, c, env.withSide().Schemas.Kind(key.Kind), key)
+			from, err = foundElsewhere(ctx, c.Warning(env.warn), env.withSide().Schemas.Kind(key.Kind), key)
 		}
 		return err
 	})
