@@ -259,8 +259,9 @@ func TestPoliciesHoldBeforeTheEntry(t *testing.T) {
 		"that names none": {map[string]any{}, false},
 	} {
 		s := xdstest.NewServer(t, catalogue.Types(), func(o *xds.Options) { o.Registrar = &told{} })
-		s.Apply(service("a", 8080, "10.1.0.1"),
+		revision := s.Apply(service("a", 8080, "10.1.0.1"),
 			"apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: web, namespace: shop}\nspec: {selector: {matchLabels: {app: web}}}\n")
+		xdstest.Eventually(t, "the policy is published", func() bool { return s.XDS.Context().Revision() >= revision })
 		c.metadata["INTERCEPTION_MODE"] = "REDIRECT"
 		metadata, err := structpb.NewStruct(c.metadata)
 		if err != nil {

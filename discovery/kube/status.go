@@ -109,6 +109,9 @@ func (r *Registry) Ready() error {
 	if r.HasSynced() {
 		return nil
 	}
+	if why := r.Away(); why != nil {
+		return fmt.Errorf("cluster %s: it was not read yet: %w", r.Cluster(), why)
+	}
 	return fmt.Errorf("cluster %s: it is being read", r.Cluster())
 }
 

@@ -221,22 +221,21 @@ func (s *server) addJobs() error {
 
 // addAPI makes the config API, with its views of the other parts.
 func (s *server) addAPI() (err error) {
-	checks := []rest.Check{ // the worst first
+	s.checks = append([]rest.Check{ // the worst first
 		{Name: "machines", Ready: s.security.unreachable},
 		{Name: "secrets", Degraded: s.secrets.Degraded},
 		{Name: "store", Degraded: s.store.healthy},
 		{Name: "cache", Ready: s.cacheReady, Degraded: s.mirror.Degraded},
 		{Name: "token-issuers", Degraded: s.issuersDegraded},
-	}
-	checks = append(checks, s.checks...)
-	checks = append(checks, s.security.checks()...)
+	}, s.checks...)
+	s.checks = append(s.checks, s.security.checks()...)
 	if s.store.certificate != nil {
-		checks = append(checks, rest.Check{Name: "store certificate", Degraded: s.store.certified})
+		s.checks = append(s.checks, rest.Check{Name: "store certificate", Degraded: s.store.certified})
 	}
-	checks = append(checks, rest.Check{Name: "replicas", Degraded: s.beside.Degraded})
+	s.checks = append(s.checks, rest.Check{Name: "replicas", Degraded: s.beside.Degraded})
 	permit, place := s.besideStore()
 	s.api, err = rest.New(rest.Options{
-		Permit: permit, Place: place, Behind: s.behind, Reserved: s.reserved, Store: s.configs, Sealer: s.sealers(), Authenticator: s.keeper, Authorizer: s.keeper, OnRefusal: s.requestRefused, Cache: s.statusCache, History: s.configs, Advisor: advisor{s.verdicts, s.xds, s.unreadSources}, Report: s.reportNow, Previewer: previewer{s}, Checks: append(checks, rest.Check{Name: "xds", Ready: s.xds.Ready}),
+		Permit: permit, Place: place, Behind: s.behind, Reserved: s.reserved, Store: s.configs, Sealer: s.sealers(), Authenticator: s.keeper, Authorizer: s.keeper, OnRefusal: s.requestRefused, Cache: s.statusCache, History: s.configs, Advisor: advisor{s.verdicts, s.xds, s.unreadSources}, Report: s.reportNow, Previewer: previewer{s}, Checks: append(slices.Clone(s.checks), rest.Check{Name: "xds", Ready: s.xds.Ready}),
 		MaxWatches: s.o.MaxWatches, WatchMemory: s.o.WatchMemory, Socket: s.o.APISocket, Hosts: s.o.TLS.Names, Certifies: s.security.certifies,
 		Registry: s.metrics, Version: s.o.Version, Logger: s.log(loglevel.API),
 		AcceptUnserved: s.o.AcceptUnserved, Side: s.side.backend(), LastingNamespaces: s.lastingNamespaces(),
@@ -379,34 +378,4 @@ func (s *server) runStore(ctx context.Context, stop context.CancelCauseFunc) err
 		stop(err)
 	}
 	return err
-}
-
-// announce logs the one line that says the server is ready.
-func (s *server) announce(ctx context.Context, api net.Listener) error {
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-s.xds.Published():
-	}
-	if _, err := s.statusCache.Await(ctx, 0); err != nil {
-		return nil // ctx has ended
-	}
-	if err := s.secrets.Degraded(); err != nil {
-		s.logger.Warn("the server does without some secrets", "err", err)
-	}
-	s.security.makeCertificate()
-	store := "etcd" // an external etcd
-	if s.o.Embedded != nil {
-		store = s.o.Embedded.DataDir
-	}
-	scheme := "http://"
-	if !loopback(api.Addr().String()) {
-		scheme = "https://"
-	}
-	ports := []any{"api", scheme + api.Addr().String(), "xds", s.proxies.plain.Addr().String()}
-	if s.proxies.secured != nil {
-		ports = append(ports, "secure-xds", s.proxies.secured.Addr().String())
-	}
-	s.logger.Info("ready", append(ports, "store", store, "version", s.o.Version, "revision", s.source.Snapshot().Revision())...)
-	return nil
 }

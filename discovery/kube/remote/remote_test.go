@@ -311,7 +311,7 @@ func TestUnusableFromTheStart(t *testing.T) {
 	r.put("istio-system/one", 1, "true", map[string]string{"east": "kind: topsecret"})
 	r.has("10.0.0.1")
 	const served = "cluster east: what was known of it at 1970-01-01T00:50:00Z is served: since "
-	for _, c := range []struct{ kubeconfig, why string }{{"{}", "has no current-context"}, {"- topsecret", "is no valid kubeconfig"}} {
+	for _, c := range []struct{ kubeconfig, why string }{{"{}", "has no contexts"}, {"- topsecret", "is no valid kubeconfig"}} {
 		r.put("istio-system/one", 1, "true", map[string]string{"east": c.kubeconfig})
 		r.faults(map[string]string{"istio-system/one east": "kubeconfig: " + c.why})
 		r.await("it is degraded, as it "+c.why, func() bool {
