@@ -202,6 +202,13 @@ func TestServeWaitsForEtcd(t *testing.T) {
 	t.Logf("it waits and ends within %s", time.Since(begun).Round(time.Millisecond))
 
 	s := launch()
+	eventually(t, "the log says what it waits for", func() error {
+		const said = `msg="the server waits before it serves proxies" for="the configuration is not read yet`
+		if out := s.process.output(); !strings.Contains(out, said) {
+			return errors.New(out)
+		}
+		return nil
+	})
 	etcd.start()
 	etcd.enableAuth()
 	s.awaitReady()

@@ -75,7 +75,7 @@ func (c *Cluster) end(s *state) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, err := range s.denied {
-		s.link.setFound(err)
+		s.link.takeBack(err)
 	}
 	clear(s.denied)
 }
@@ -142,21 +142,22 @@ func (l *link) setLost(err error, resource string) {
 	}
 }
 
-// setFound takes a reason back; it may be nil.
+// setFound takes a reason back, and logs the end of the last one. It may be nil.
 func (l *link) setFound(err error) {
-	if err == nil {
-		return
+	if err != nil && l.takeBack(err) && !errors.Is(err, ErrAbsent) {
+		l.o.Log.Info("a cluster is followed again", "cluster", l.name)
 	}
+}
+
+// takeBack takes a reason back, and says whether it was the last.
+func (l *link) takeBack(err error) (last bool) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.lost[err.Error()]--
 	if l.lost[err.Error()] <= 0 {
 		delete(l.lost, err.Error())
 	}
-	last := len(l.lost) == 0
-	l.mu.Unlock()
-	if last && !errors.Is(err, ErrAbsent) {
-		l.o.Log.Info("a cluster is followed again", "cluster", l.name)
-	}
+	return len(l.lost) == 0
 }
 
 // explain says what an error means for the user, whose rights a page shows. It leaves URLs out, so
