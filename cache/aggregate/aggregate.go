@@ -20,7 +20,7 @@ import (
 const defaultFirstSync = 5 * time.Second
 
 // longestRead is how many times that a first start waits for a source that is being read.
-const longestRead = 12
+const longestRead = 60
 
 // Follower is the cache of a source. Any cache that embeds a cache.Feed is one. The
 // aggregate does not use its handlers, so its worker need not run.
@@ -65,7 +65,7 @@ type Options struct {
 	// Sources are in the order of their priority: the first that has a key wins it.
 	Sources []Source
 	// FirstSync bounds how long a first start waits for sources other than the store; 0
-	// is 5 seconds. For one that is being read it waits twelve times as long.
+	// is 5 seconds. For one that is being read it waits sixty times as long.
 	FirstSync time.Duration
 	// Merged is called with the objects of all sources before each snapshot of them, and first
 	// when all sources but those Behind were read. It must neither block nor call the cache; nil

@@ -13,7 +13,7 @@
 // objects, the map of the store is the map of the cache.
 //
 // A source that fails or lags keeps its last content, and Degraded and Statuses name it.
-// It delays only a first start, at most by Options.FirstSync, or twelve times that while
+// It delays only a first start, at most by Options.FirstSync, or sixty times that while
 // it is being read.
 //
 // Writes go to the store (writes.go). The store may create an object that shadows one of a
