@@ -21,7 +21,7 @@ import (
 )
 
 // DefaultPatience is the default of Options.Patience.
-const DefaultPatience = 2 * time.Second
+const DefaultPatience = time.Second
 
 // Source names the secrets of a cluster that are read.
 type Source struct {
