@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"os"
-	"sync"
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -38,19 +37,13 @@ func (a kubeAPI) plain() kubeapi.API {
 	return kubeapi.API{URL: a.url, Token: a.token, Client: a.client}
 }
 
-// oneKubernetes is held by the test that runs API servers: each needs much of the machine.
-var oneKubernetes sync.Mutex
-
 // needKubeAPIServer skips a test if there is no kube-apiserver, which takes minutes to build. Such
-// tests run one after the other, beside all others.
+// tests are not parallel: API servers need much of the machine.
 func needKubeAPIServer(t *testing.T) string {
 	t.Helper()
 	if _, err := os.Stat(kubeAPIServerBinary); err != nil {
 		t.Skipf("there is no kube-apiserver (%v): run make kube-apiserver", err)
 	}
-	t.Parallel()
-	oneKubernetes.Lock()
-	t.Cleanup(oneKubernetes.Unlock)
 	return kubeAPIServerBinary
 }
 
