@@ -162,8 +162,14 @@ func (f *faultyCluster) expectRightsDescribed() {
 // request may have failed.
 func (f *faultyCluster) whole(after string) {
 	f.t.Helper()
+	f.wholeWithin(patience, after)
+}
+
+// wholeWithin is whole that may take longer.
+func (f *faultyCluster) wholeWithin(limit time.Duration, after string) {
+	f.t.Helper()
 	began := time.Now()
-	eventually(f.t, "the sources are whole after "+after, func() error {
+	eventuallyWithin(f.t, limit, "the sources are whole after "+after, func() error {
 		ready, err := f.server.get("/readyz?verbose", nil)
 		if err == nil && (strings.Contains(string(ready), "source "+configSource) || strings.Contains(string(ready), "cluster east:")) {
 			err = errors.New(string(ready))

@@ -219,7 +219,7 @@ func TestKubernetesLarge(t *testing.T) {
 	listed := f.wire.passed.Load()
 	f.awaitSaved(each)
 	t.Logf("all is saved after %s", since(began))
-	f.whole("a start")
+	f.wholeWithin(longWait, "a start")
 	f.logMemory("listed", bytes)
 
 	f.k.api.process.Kill()
@@ -250,7 +250,7 @@ func TestKubernetesLarge(t *testing.T) {
 	f.wire.set(true)
 	f.awaitLarge(each)
 	f.wire.set(false)
-	f.whole("a restart with streamed lists")
+	f.wholeWithin(longWait, "a restart with streamed lists")
 	f.logMemory("streamed", bytes)
 	f.expectLarge(each)
 	for _, l := range f.loads {
