@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 )
 
@@ -42,6 +44,28 @@ func TestKubernetesIngressStatus(t *testing.T) {
 		s.start()
 	}
 	restart("--write-status")
+	k.condition("serviceentries", "one", "Accepted", "True", "was seen by the servers")
+	const entry = "/apis/networking.istio.io/v1/namespaces/shop/serviceentries/one"
+	observed := func() {
+		t.Helper()
+		eventually(t, "the status is of the last generation", func() error {
+			object := k.get(entry)
+			if got, _, _ := unstructured.NestedInt64(object.Object, "status", "observedGeneration"); got != object.GetGeneration() {
+				return fmt.Errorf("%d, not %d", got, object.GetGeneration())
+			}
+			return nil
+		})
+	}
+	patch := func(host string) {
+		t.Helper()
+		k.must("PATCH", entry, `{"spec":{"hosts":["`+host+`"]}}`)
+		observed()
+	}
+	patch("two.example")
+	s.apply("apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: one, namespace: shop}\nspec: {hosts: [one.example], ports: [{number: 80, name: http, protocol: HTTP}], resolution: NONE}\n")
+	k.condition("serviceentries", "one", "Accepted", "False", "it is not in effect: the store has this object too")
+	patch("three.example")
+	s.must("", "delete", "serviceentry/one", "-n", "shop", "--yes")
 	k.condition("serviceentries", "one", "Accepted", "True", "was seen by the servers")
 	edge := s.startEnvoy(envoyOptions{kind: "router", name: "edge", namespace: "istio-system", ip: "127.0.0.1", labels: "istio=ingressgateway", variant: protocol.Delta})
 	has := func(name, want string) error {

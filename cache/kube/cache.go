@@ -83,6 +83,8 @@ type Cache struct {
 	since time.Time // of fault
 	// resources are those being followed, by kind.
 	resources map[config.GroupVersionKind]kubeschema.GroupVersionResource
+	// recalling says that Recall has not ended.
+	recalling bool
 	// gone says which kinds the cluster no longer has, with their objects.
 	gone map[config.GroupVersionKind]cache.Problem
 	// writing is why statuses are not written; nil if they are, or nobody writes them.
@@ -103,7 +105,7 @@ func New(o Options) *Cache {
 	c := &Cache{
 		Feed: cache.NewFeed(cache.FeedOptions{Worker: o.Worker, Schemas: o.Schemas, HistoryMemory: o.HistoryMemory}),
 		o:    o, pending: map[config.GroupVersionKind]bool{}, lost: map[config.GroupVersionKind]bool{}, listed: map[config.GroupVersionKind]bool{}, resources: map[config.GroupVersionKind]kubeschema.GroupVersionResource{},
-		gone: map[config.GroupVersionKind]cache.Problem{}, fault: errNotYet, since: time.Now(),
+		gone: map[config.GroupVersionKind]cache.Problem{}, fault: errNotYet, since: time.Now(), recalling: o.Recall != nil,
 	}
 	for _, kind := range o.Schemas.All() {
 		if !kind.Internal && (strings.HasSuffix(kind.Group, ".istio.io") || kind.Group == schema.Ingress.Group) {
@@ -130,6 +132,11 @@ func (c *Cache) Run(ctx context.Context) error {
 
 // recall publishes what the cluster last had, unless it answers first.
 func (c *Cache) recall(ctx context.Context) error {
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.recalling = false
+	}()
 	for {
 		objects, err := c.o.Recall(ctx)
 		if err == nil {
@@ -341,10 +348,14 @@ func (c *Cache) Confirmed() bool {
 	return told && c.Snapshot() != nil && c.Degraded() == nil
 }
 
-// Reading says whether the cluster has answered, and its first objects are on the way.
+// Reading says whether the first objects are on the way: those that the cluster last had, or those of
+// a cluster that has answered.
 func (c *Cache) Reading() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.recalling {
+		return true
+	}
 	if c.fault != nil {
 		return false
 	}

@@ -1,11 +1,13 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -48,6 +50,7 @@ type StatusWriter struct {
 
 	// Only the goroutine of Run uses these fields.
 	seen    *cache.Snapshot
+	own     *cache.Snapshot              // of the Cache
 	faulty  map[string]cache.Problem     // by Key.String
 	due     map[string]bool              // by Path
 	written map[string]map[string]string // conditions by Path and type
@@ -56,7 +59,7 @@ type StatusWriter struct {
 
 // Run writes statuses until ctx ends, and then returns nil.
 func (w *StatusWriter) Run(ctx context.Context) error {
-	w.seen, w.faulty, w.due, w.written, w.refused = nil, nil, map[string]bool{}, map[string]map[string]string{}, map[string]error{}
+	w.seen, w.own, w.faulty, w.due, w.written, w.refused = nil, nil, nil, map[string]bool{}, map[string]map[string]string{}, map[string]error{}
 	defer w.Cache.setWriting(nil)
 	for {
 		pause := lookPause
@@ -86,7 +89,11 @@ func (w *StatusWriter) follow() {
 	for change := range pmap.Diff(w.seen.Statuses(), now.Statuses()) {
 		w.due[change.Key] = true
 	}
-	w.seen = now
+	own := w.Cache.Snapshot()
+	for change := range pmap.Diff(w.own.Configs(), own.Configs()) { // one that is not in effect too
+		w.due[change.Key] = true
+	}
+	w.seen, w.own = now, own
 	faulty := map[string]cache.Problem{}
 	for _, p := range w.Cache.o.Cluster.Problems() {
 		faulty[p.Object] = p
@@ -148,8 +155,7 @@ func (w *StatusWriter) write(ctx context.Context, path string) (wrote bool, err 
 	if !ok {
 		return false, nil
 	}
-	object := w.seen.Get(key)
-	want := w.wanted(key, object)
+	want := w.wanted(key)
 	if want == nil {
 		delete(w.written, path)
 		return false, nil
@@ -172,11 +178,11 @@ func (w *StatusWriter) write(ctx context.Context, path string) (wrote bool, err 
 		return false, fmt.Errorf("read %s: the account may not get %s: grant it the verb get", key, resource.GroupResource())
 	case err != nil:
 		return false, fmt.Errorf("read %s: %w", key, err)
-	case object != nil && string(there.GetUID()) != object.UID:
+	case want.uid != "" && string(there.GetUID()) != want.uid:
 		return false, nil // the new object will be seen
 	}
 	if !want.held(there) {
-		err := apply(ctx, client, there, want.status)
+		err := apply(ctx, client, there, want.statusOf(there))
 		if apierrors.IsForbidden(err) {
 			err = fmt.Errorf("the account may not patch %s/status: grant it the verb patch", resource.GroupResource())
 		}
@@ -193,14 +199,28 @@ type wanted struct {
 	// texts is what counts of it, by what it is about.
 	texts  map[string]string
 	status map[string]any
+	// uid and generation are those of the object that it is about. Without them it is about what is
+	// in the cluster.
+	uid        string
+	generation int64
 	// held says whether an object in the cluster has it.
 	held func(there *unstructured.Unstructured) bool
 }
 
-// wanted returns nil if there is nothing to say, as of an object of another source. The status of an
-// Ingress has no conditions in Kubernetes, but the addresses at which it is served.
-func (w *StatusWriter) wanted(key config.Key, object *config.Config) *wanted {
+// statusOf returns the status for an object in the cluster.
+func (w *wanted) statusOf(there *unstructured.Unstructured) map[string]any {
+	out := maps.Clone(w.status)
+	if _, conditions := out["conditions"]; conditions {
+		out["observedGeneration"] = cmp.Or(w.generation, there.GetGeneration())
+	}
+	return out
+}
+
+// wanted returns nil if there is nothing to say. The status of an Ingress has no conditions in
+// Kubernetes, but the addresses at which it is served.
+func (w *StatusWriter) wanted(key config.Key) *wanted {
 	if key.Kind.Group == schema.Ingress.Group {
+		object := w.seen.Get(key)
 		if object == nil || object.Source != w.Source || key.Kind.Kind != schema.Ingress.Kind {
 			return nil
 		}
@@ -208,33 +228,57 @@ func (w *StatusWriter) wanted(key config.Key, object *config.Config) *wanted {
 		if !report.Of(object.UID) {
 			return nil
 		}
-		return addressesOf(report)
+		out := addressesOf(report)
+		out.uid = object.UID
+		return out
 	}
-	conditions := w.conditionsOf(key, object)
+	about, conditions := w.conditionsOf(key)
 	if conditions == nil {
 		return nil
 	}
 	texts := textsOf(conditions)
-	return &wanted{texts, conditionsIn(conditions), func(there *unstructured.Unstructured) bool { return contains(there, texts) }}
+	out := &wanted{texts: maps.Clone(texts), status: conditionsIn(conditions)}
+	if about != nil {
+		out.uid, out.generation = about.UID, about.Generation
+	}
+	out.texts["observedGeneration"] = strconv.FormatInt(out.generation, 10)
+	out.held = func(there *unstructured.Unstructured) bool {
+		observed, _, err := unstructured.NestedInt64(there.Object, "status", "observedGeneration")
+		return err == nil && observed == cmp.Or(out.generation, there.GetGeneration()) && holds(there, texts)
+	}
+	return out
 }
 
-// conditionsOf returns the conditions of an object; nil if there is nothing to say.
-func (w *StatusWriter) conditionsOf(key config.Key, object *config.Config) []status.Condition {
+// conditionsOf returns conditions, and the object of the cluster that they are about; nil for one
+// whose content is refused. It returns no conditions if there is nothing to say.
+func (w *StatusWriter) conditionsOf(key config.Key) (about *config.Config, conditions []status.Condition) {
 	if p, ok := w.faulty[key.String()]; ok {
 		message := p.Message
 		if p.Serving {
 			message += " (what it held before is served)"
 		}
-		return []status.Condition{{Type: status.Accepted, Status: status.False, Reason: "Invalid", Message: message}}
+		return nil, notAccepted("Invalid", message)
 	}
-	if object == nil || object.Source != w.Source {
-		return nil
+	object := w.seen.Get(key)
+	if object == nil {
+		return nil, nil
 	}
-	report := w.seen.Statuses().Value(key.Path())
-	if !report.About(object) {
-		return nil
+	if object.Source == w.Source {
+		report := w.seen.Statuses().Value(key.Path())
+		if !report.About(object) {
+			return nil, nil
+		}
+		return object, report.Conditions
 	}
-	return report.Conditions
+	own := w.own.Get(key)
+	if own == nil {
+		return nil, nil
+	}
+	return own, notAccepted("Shadowed", fmt.Sprintf("it is not in effect: %s has this object too, and comes first", cmp.Or(object.Source, "the store")))
+}
+
+func notAccepted(reason, message string) []status.Condition {
+	return []status.Condition{{Type: status.Accepted, Status: status.False, Reason: reason, Message: message}}
 }
 
 // textsOf returns what counts of conditions, by type.
@@ -246,18 +290,22 @@ func textsOf(all []status.Condition) map[string]string {
 	return out
 }
 
-// contains says whether the conditions in a cluster are as wanted.
-func contains(there *unstructured.Unstructured, want map[string]string) bool {
+// holds says whether the conditions in a cluster are as wanted, with no other of those that servers
+// write.
+func holds(there *unstructured.Unstructured, want map[string]string) bool {
 	all, _, err := unstructured.NestedSlice(there.Object, "status", "conditions")
-	if err != nil || len(all) < len(want) {
+	if err != nil {
 		return false
 	}
 	found := 0
 	for _, one := range all {
 		c, _ := one.(map[string]any)
-		text := fmt.Sprint(c["status"], " ", c["reason"], " ", c["message"])
-		if name, ok := c["type"].(string); ok && want[name] == text {
+		name, _ := c["type"].(string)
+		switch text, ok := want[name]; {
+		case ok && text == fmt.Sprint(c["status"], " ", c["reason"], " ", c["message"]):
 			found++
+		case ok, slices.Contains(status.Types, name):
+			return false
 		}
 	}
 	return found == len(want)
@@ -278,9 +326,6 @@ func conditionsIn(conditions []status.Condition) map[string]any {
 
 // apply applies a status to an object in a cluster.
 func apply(ctx context.Context, client dynamic.ResourceInterface, there *unstructured.Unstructured, status map[string]any) error {
-	if _, conditions := status["conditions"]; conditions {
-		status["observedGeneration"] = there.GetGeneration()
-	}
 	object := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": there.GetAPIVersion(), "kind": there.GetKind(),
 		"metadata": map[string]any{"name": there.GetName(), "namespace": there.GetNamespace(), "uid": string(there.GetUID())},

@@ -90,15 +90,20 @@ func TestCacheRecalls(t *testing.T) {
 	writeRule(t, api, "here")
 	api.Down()
 	var tries atomic.Int32
+	release := make(chan struct{})
 	r := run(t, api, func(o *kube.Options) {
 		o.Recall = func(context.Context) ([]*config.Config, error) {
 			if tries.Add(1) == 1 {
 				return nil, http.ErrServerClosed // the store is away, too
 			}
+			<-release
 			return []*config.Config{entry("gone"), entry("stays")}, nil
 		}
 	})
+	r.until("what the cluster last had is on the way", func() bool { return tries.Load() > 1 && r.Reading() })
+	close(release)
 	r.await("ServiceEntry gone", "ServiceEntry stays")
+	r.until("nothing is on the way", func() bool { return !r.Reading() })
 	r.degraded("connection refused")
 	if r.Confirmed() {
 		t.Fatal("confirmed without an answer")

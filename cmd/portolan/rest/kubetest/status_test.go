@@ -77,7 +77,7 @@ func TestStatusWriterBegins(t *testing.T) {
 			o.Recall = func(context.Context) ([]*config.Config, error) { return had, nil }
 		})
 		r.await("ServiceEntry one", "ServiceEntry two")
-		looks := writeStatuses(t, r)
+		looks := writeStatuses(t, r, "")
 		r.until("the writer has looked", func() bool { return looks.Load() > 1 })
 		kept.mu.Lock()
 		kept.reads, kept.writes = 0, 0
@@ -98,9 +98,60 @@ func TestStatusWriterBegins(t *testing.T) {
 	}
 }
 
-// writeStatuses runs a StatusWriter with a report on each object that there is. It counts how often that looks for
-// changes.
-func writeStatuses(t *testing.T, r running) (looks *atomic.Int64) {
+// A writer writes a status in which a condition is gone or differs, or that is of an older generation.
+// What others have in it stays out of this. An object that another source shadows is not in effect.
+func TestStatusWriterCompares(t *testing.T) {
+	t.Parallel()
+	condition := func(typ, status, reason, message string) any {
+		return map[string]any{"type": typ, "status": status, "reason": reason, "message": message}
+	}
+	seen := condition("Accepted", "True", "Seen", "seen")
+	const shadowed = "it is not in effect: the store has this object too, and comes first"
+	for name, test := range map[string]struct {
+		source     string
+		generation int
+		conditions []any
+		writes     int
+		message    string // in the end
+	}{
+		"equal":                 {"", 1, []any{seen}, 0, "seen"},
+		"with one of others":    {"", 1, []any{condition("Synced", "True", "By", "them"), seen}, 0, "seen"},
+		"of another generation": {"", 0, []any{seen}, 1, "seen"},
+		"differing":             {"", 1, []any{condition("Accepted", "True", "Seen", "before")}, 1, "seen"},
+		"with one that is gone": {"", 1, []any{seen, condition("ResolvedRefs", "False", "Missing", "it is")}, 1, "seen"},
+		"shadowed":              {"kube://east", 1, []any{seen}, 1, shadowed},
+		"known as shadowed":     {"kube://east", 1, []any{condition("Accepted", "False", "Shadowed", shadowed)}, 0, shadowed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			api := kubetest.Start(t)
+			write(t, api, "one", "a.example")
+			kept := keepStatuses(t, api)
+			kept.all["one"] = map[string]any{"observedGeneration": test.generation, "conditions": test.conditions}
+			r := run(t, api)
+			r.await("ServiceEntry one")
+			looks := writeStatuses(t, r, test.source)
+			r.until("the writer has compared", func() bool {
+				kept.mu.Lock()
+				defer kept.mu.Unlock()
+				return kept.reads > 0 && kept.writes >= test.writes
+			})
+			before := looks.Load()
+			r.until("the writer has looked again", func() bool { return looks.Load() > before })
+			kept.mu.Lock()
+			defer kept.mu.Unlock()
+			text, err := json.Marshal(kept.all["one"])
+			if got := string(text); err != nil || kept.writes != test.writes || !strings.Contains(got, `"observedGeneration":1`) ||
+				!strings.Contains(got, test.message) || strings.Contains(got, "ResolvedRefs") {
+				t.Errorf("%d writes, want %d: %s", kept.writes, test.writes, got)
+			}
+		})
+	}
+}
+
+// writeStatuses runs a StatusWriter for the objects of a source, with a report on each object that
+// there is. It counts how often that looks for changes.
+func writeStatuses(t *testing.T, r running, source string) (looks *atomic.Int64) {
 	looks = &atomic.Int64{}
 	var reports pmap.Map[*status.Report]
 	for path, object := range r.Snapshot().Configs().All() {
@@ -110,7 +161,7 @@ func writeStatuses(t *testing.T, r running) (looks *atomic.Int64) {
 			Conditions: []status.Condition{{Type: status.Accepted, Status: status.True, Reason: "Seen", Message: "seen"}},
 		})
 	}
-	w := &kube.StatusWriter{Cache: r.Cache, Snapshot: func() *cache.Snapshot {
+	w := &kube.StatusWriter{Cache: r.Cache, Source: source, Snapshot: func() *cache.Snapshot {
 		looks.Add(1)
 		return r.Snapshot().WithStatuses(reports, true)
 	}}
