@@ -105,6 +105,9 @@ func (r *Registry) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 		case <-patience.C:
+			if _, restored := r.inbox.lastKnown(); !restored && !r.inbox.isTaken() {
+				r.clusters.o.Logger.Warn("a cluster was not read in time: the server starts without its services", "cluster", r.Cluster(), "waited", wait)
+			}
 			r.inbox.endWait()
 			r.post()
 		}

@@ -138,7 +138,7 @@ func (l *link) setLost(err error, resource string) {
 	case errors.Is(err, ErrAbsent):
 		l.o.Log.Info("a cluster no longer has a resource, or does not have it yet", "cluster", l.name, "resource", resource, "err", err)
 	default:
-		l.o.Log.Warn("a cluster cannot be followed: what it last had is kept", "cluster", l.name, "resource", resource, "err", err)
+		l.o.Log.Warn("a cluster cannot be followed: what is known of it is kept", "cluster", l.name, "resource", resource, "err", err)
 	}
 }
 

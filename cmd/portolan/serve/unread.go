@@ -3,6 +3,7 @@ package serve
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cache/aggregate"
@@ -28,10 +29,14 @@ func (s *server) behind() (out []string) {
 // that has what is not served as it stands there.
 func (s *server) unreadSources() (out []finding.Finding) {
 	find := func(source, message string) {
+		remedy := "see portolan source describe " + source
+		if strings.Contains(message, "portolan source describe") { // it says so itself
+			remedy = ""
+		}
 		out = append(out, finding.Finding{
 			Code: string(verdict.SourceUnread), Severity: verdict.SourceUnread.Severity().String(),
 			Object:  finding.Object{APIVersion: maintenance.APIVersion, Kind: finding.SourceKind, Name: source},
-			Message: message, Remedy: "see portolan source describe " + source,
+			Message: message, Remedy: remedy,
 		})
 	}
 	refused := s.refusedBySource()
