@@ -58,7 +58,10 @@ func TestKubernetesIngressStatus(t *testing.T) {
 	}
 	patch := func(host string) {
 		t.Helper()
-		k.must("PATCH", entry, `{"spec":{"hosts":["`+host+`"]}}`)
+		merge := map[string]string{"Content-Type": "application/merge-patch+json"}
+		if code, _, text, err := k.api.do(t.Context(), "PATCH", entry, `{"spec":{"hosts":["`+host+`"]}}`, merge); err != nil || code != 200 {
+			t.Fatalf("%d %s %v", code, text, err)
+		}
 		observed()
 	}
 	patch("two.example")
