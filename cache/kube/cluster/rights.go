@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -161,7 +162,7 @@ func summary(all []*Lack) string {
 	return fmt.Sprintf("%d resources: %s, ...", len(all), strings.Join(names, ", "))
 }
 
-// details returns a line for each resource, in their order.
+// details returns a line for each resource, by their names.
 func (d *Denied) details() []string {
 	var out []string
 	for _, l := range d.lack {
@@ -221,5 +222,15 @@ func deniedBy(by User, all []lacks) error {
 	if len(all) == 0 {
 		return nil
 	}
+	slices.SortFunc(all, func(a, b lacks) int { // those for discoverySelectors last
+		x, y := a.of[0], b.of[0]
+		if (x.Page == by.Page) != (y.Page == by.Page) {
+			if x.Page == by.Page {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Or(strings.Compare(x.Resource, y.Resource), strings.Compare(x.Namespace, y.Namespace))
+	})
 	return &Denied{by, all}
 }

@@ -181,12 +181,14 @@ func TestCacheWithoutARight(t *testing.T) {
 	deny("serviceentries", "sidecars", "telemetries")
 	api.Cut(t)
 	r.degraded(account + "3 resources: serviceentries.networking.istio.io, sidecars.networking.istio.io, ..." + see)
-	details := cluster.Details(r.Degraded())
-	for i, kind := range []string{"serviceentries.networking", "sidecars.networking", "telemetries.telemetry"} {
-		if want := account + kind + ".istio.io in all namespaces: grant it the verbs list and watch (see docs/rights.md)"; len(details) != 3 || !strings.HasSuffix(details[i], want) {
-			t.Errorf("the details are %q, without %q", details, want)
+	r.until("each right is said", func() bool {
+		details := cluster.Details(r.Degraded())
+		ok := len(details) == 3
+		for i, kind := range []string{"serviceentries.networking", "sidecars.networking", "telemetries.telemetry"} {
+			ok = ok && strings.HasSuffix(details[i], account+kind+".istio.io in all namespaces: grant it the verbs list and watch (see docs/rights.md)")
 		}
-	}
+		return ok
+	})
 	api.Harm(nil)
 	r.await("DestinationRule here", "ServiceEntry new")
 	r.degraded("")
@@ -213,9 +215,9 @@ func TestCacheFollowsDefinitions(t *testing.T) {
 	r.degraded("")
 	hidden("networking.istio.io/v1/") // v1beta1 is there
 	r.await("DestinationRule here", "ServiceEntry one")
-	if !slices.Contains(api.Calls(), "watch /apis/networking.istio.io/v1beta1/serviceentries") {
-		t.Error("it is not followed in v1beta1")
-	}
+	r.until("it is followed in v1beta1", func() bool {
+		return slices.Contains(api.Calls(), "watch /apis/networking.istio.io/v1beta1/serviceentries")
+	})
 	if got := r.Problems(); len(got) > 0 {
 		t.Errorf("problems of a cluster with all its kinds: %v", got)
 	}
