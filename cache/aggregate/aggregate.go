@@ -40,7 +40,7 @@ type Store interface {
 
 // Source is one source of configuration. A Cache may have three more methods. Degraded returns
 // why its content may be old. Whole says whether it leaves out nothing of the source as broken.
-// Reading says whether the source has answered, and its first content is on the way.
+// Reading says whether its first content is on the way.
 type Source struct {
 	// Name names the source to users. It is the Meta.Source of the objects of every
 	// source but the store.

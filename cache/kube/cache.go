@@ -339,8 +339,8 @@ func (c *Cache) Degraded() error {
 // has a fault.
 func (c *Cache) Whole() bool { return c.Degraded() == nil && len(c.o.Cluster.Problems()) == 0 }
 
-// Confirmed says whether the newest snapshot is what the cluster has in the namespaces that count:
-// the cluster is followed, and every kind was listed.
+// Confirmed says whether the cluster is followed, and every kind was listed. The newest snapshot is then
+// what it has in the namespaces that count.
 func (c *Cache) Confirmed() bool {
 	c.mu.Lock()
 	told := len(c.pending) == 0 && c.chosen

@@ -41,23 +41,16 @@ func (m *run) besideCluster(ctx context.Context) error {
 	if err := m.awaitReady(ctx); err != nil {
 		return err
 	}
-	if err := errors.Join(m.server.collect(ctx), m.server.ResetPeak()); err != nil {
-		return err
-	}
-	profiled := m.startProfile(ctx, "sync", 5*time.Second)
-	f, stop, err := m.firstSync(ctx, m.server.Process, m.server.xds, m.record.take, m.add)
+	stop, err := m.connectAll(ctx)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	if err := errors.Join(profiled(), wait(ctx, afterSync)); err != nil {
-		return err
-	}
 	for _, kind := range m.cell.changes {
 		if !m.options.changes.MatchString(kind) {
 			continue
 		}
-		if err := m.storeAndCluster(ctx, kind, f); err != nil {
+		if err := m.storeAndCluster(ctx, kind, m.fleet); err != nil {
 			return fmt.Errorf("%s: %w", kind, err)
 		}
 	}

@@ -134,23 +134,32 @@ func goOn(ctx context.Context, f *fleet.Fleet) (stop func()) {
 	return func() { cancel(); running.Wait() }
 }
 
-// changes connects all proxies, measures changes, and then the idle server.
-func (m *run) changes(ctx context.Context) error {
+// connectAll connects all proxies, and measures their first sync. The caller calls stop, unless it
+// fails.
+func (m *run) connectAll(ctx context.Context) (stop func(), err error) {
 	if err := errors.Join(m.server.collect(ctx), m.server.ResetPeak()); err != nil {
-		return err
+		return nil, err
 	}
 	profiled := m.startProfile(ctx, "sync", 5*time.Second)
 	f, stop, err := m.firstSync(ctx, m.server.Process, m.server.xds, m.record.take, m.add)
 	if err != nil {
+		return nil, err
+	}
+	m.fleet, m.floor.Responses = f, m.record.byType()
+	if err := errors.Join(profiled(), wait(ctx, afterSync)); err != nil {
+		stop()
+		return nil, err
+	}
+	return stop, nil
+}
+
+// changes connects all proxies, measures changes, and then the idle server.
+func (m *run) changes(ctx context.Context) error {
+	stop, err := m.connectAll(ctx)
+	if err != nil {
 		return err
 	}
 	defer stop()
-	if m.fleet, m.floor.Responses, err = f, m.record.byType(), profiled(); err != nil {
-		return err
-	}
-	if err := wait(ctx, afterSync); err != nil {
-		return err
-	}
 	for _, kind := range m.cell.changes {
 		if m.options.changes.MatchString(kind) {
 			if err := m.change(ctx, kind); err != nil {

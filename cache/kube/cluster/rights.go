@@ -222,15 +222,15 @@ func deniedBy(by User, all []lacks) error {
 	if len(all) == 0 {
 		return nil
 	}
-	slices.SortFunc(all, func(a, b lacks) int { // those for discoverySelectors last
-		x, y := a.of[0], b.of[0]
-		if (x.Page == by.Page) != (y.Page == by.Page) {
-			if x.Page == by.Page {
-				return -1
-			}
-			return 1
+	rank := func(l *Lack) int { // those for discoverySelectors come last
+		if l.Page == by.Page {
+			return 0
 		}
-		return cmp.Or(strings.Compare(x.Resource, y.Resource), strings.Compare(x.Namespace, y.Namespace))
+		return 1
+	}
+	slices.SortFunc(all, func(a, b lacks) int {
+		x, y := a.of[0], b.of[0]
+		return cmp.Or(rank(x)-rank(y), strings.Compare(x.Resource, y.Resource), strings.Compare(x.Namespace, y.Namespace))
 	})
 	return &Denied{by, all}
 }

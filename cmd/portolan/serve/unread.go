@@ -3,7 +3,6 @@ package serve
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cache/aggregate"
@@ -28,11 +27,8 @@ func (s *server) behind() (out []string) {
 // unreadSources returns a finding for each source that cannot be read as it is now, and for each
 // that has what is not served as it stands there.
 func (s *server) unreadSources() (out []finding.Finding) {
-	find := func(source, message string) {
-		remedy := "see portolan source describe " + source
-		if strings.Contains(message, "portolan source describe") { // it says so itself
-			remedy = ""
-		}
+	const unread = "cannot be read as it is now, so what is found may be wrong: "
+	find := func(source, message, remedy string) {
 		out = append(out, finding.Finding{
 			Code: string(verdict.SourceUnread), Severity: verdict.SourceUnread.Severity().String(),
 			Object:  finding.Object{APIVersion: maintenance.APIVersion, Kind: finding.SourceKind, Name: source},
@@ -41,11 +37,15 @@ func (s *server) unreadSources() (out []finding.Finding) {
 	}
 	refused := s.refusedBySource()
 	for _, of := range s.sourceList().Items {
-		if of.Problem != "" {
-			find(of.Name, "cannot be read as it is now, so what is found may be wrong: "+of.Problem)
+		see := "see portolan source describe " + of.Name
+		switch {
+		case len(of.Details) > 0: // the sum of these says where they are
+			find(of.Name, unread+of.Problem, "")
+		case of.Problem != "":
+			find(of.Name, unread+of.Problem, see)
 		}
 		if n := refused[of.Name]; n > 0 {
-			find(of.Name, fmt.Sprintf("has what is not served as it stands there: %d", n))
+			find(of.Name, fmt.Sprintf("has what is not served as it stands there: %d", n), see)
 		}
 	}
 	return out
