@@ -48,9 +48,11 @@ type Options struct {
 	// Discover is how often the cache looks for definitions that appear and go; 0 is
 	// DefaultDiscover.
 	Discover time.Duration
-	// Recall returns the objects that the cluster last had, for a start while it is away.
-	// It is called again while it fails; nil is for none.
-	Recall func(context.Context) ([]*config.Config, error)
+	// Recall returns the objects that the cluster last had, for a start while it is away; known
+	// says whether that was saved. It is called again while it fails. The cache follows nothing
+	// before: what a cluster refuses, or does not list yet, is compared with what it had. nil
+	// means that nothing was saved.
+	Recall func(context.Context) (objects []*config.Config, known bool, err error)
 	// HistoryMemory is passed to cache.FeedOptions.
 	HistoryMemory int64
 	// Log gets messages; it may be nil.
@@ -74,9 +76,7 @@ type Cache struct {
 	// pending are the kinds that the first snapshot still waits for.
 	pending map[config.GroupVersionKind]bool
 	// lost are the kinds whose last request failed.
-	lost map[config.GroupVersionKind]bool
-	// listed are the kinds with at least one list.
-	listed   map[config.GroupVersionKind]bool
+	lost     map[config.GroupVersionKind]bool
 	revision int64
 	// fault is why the cluster's kinds are not known; nil if they are.
 	fault error
@@ -104,7 +104,7 @@ func New(o Options) *Cache {
 	}
 	c := &Cache{
 		Feed: cache.NewFeed(cache.FeedOptions{Worker: o.Worker, Schemas: o.Schemas, HistoryMemory: o.HistoryMemory}),
-		o:    o, pending: map[config.GroupVersionKind]bool{}, lost: map[config.GroupVersionKind]bool{}, listed: map[config.GroupVersionKind]bool{}, resources: map[config.GroupVersionKind]kubeschema.GroupVersionResource{},
+		o:    o, pending: map[config.GroupVersionKind]bool{}, lost: map[config.GroupVersionKind]bool{}, resources: map[config.GroupVersionKind]kubeschema.GroupVersionResource{},
 		gone: map[config.GroupVersionKind]cache.Problem{}, fault: errNotYet, since: time.Now(), recalling: o.Recall != nil,
 	}
 	for _, kind := range o.Schemas.All() {
@@ -122,43 +122,38 @@ func (c *Cache) Run(ctx context.Context) error {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	if c.o.Recall != nil {
-		group.Go(func() error { return c.recall(ctx) })
-	}
 	group.Go(func() error { return c.o.Cluster.FollowSelection(ctx, c.choose) })
-	group.Go(func() error { return c.discover(ctx) })
+	group.Go(func() error {
+		c.recall(ctx)
+		return c.discover(ctx)
+	})
 	return group.Wait()
 }
 
-// recall publishes what the cluster last had, unless it answers first.
-func (c *Cache) recall(ctx context.Context) error {
-	defer func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.recalling = false
-	}()
-	for {
-		objects, err := c.o.Recall(ctx)
+// recall publishes what the cluster last had. It returns early only if ctx ends.
+func (c *Cache) recall(ctx context.Context) {
+	for c.o.Recall != nil {
+		objects, known, err := c.o.Recall(ctx)
 		if err == nil {
-			c.remember(objects)
-			return nil
+			c.remember(objects, known)
+			return
 		}
-		if retry.Sleep(ctx, recallRetry) != nil || c.Snapshot() != nil {
-			return nil
+		if retry.Sleep(ctx, recallRetry) != nil {
+			return
 		}
 	}
 }
 
-func (c *Cache) remember(objects []*config.Config) {
+func (c *Cache) remember(objects []*config.Config, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(objects) == 0 || c.Snapshot() != nil {
+	c.recalling = false
+	if !known {
 		return
 	}
 	for _, object := range objects {
-		kind := c.o.Schemas.Kind(object.GroupVersionKind)
-		if path := object.Key().Path(); kind != nil && !c.listed[kind.GroupVersionKind] && c.known(path) == nil {
-			c.put(path, object)
+		if c.o.Schemas.Kind(object.GroupVersionKind) != nil {
+			c.put(object.Key().Path(), object)
 		}
 	}
 	c.o.Log.Info("the objects that a cluster last had are served", "cluster", c.o.Cluster.Name(), "objects", len(objects))
@@ -204,7 +199,6 @@ func (c *Cache) handle(kind *schema.Schema, b cluster.Batch[*config.Config], beg
 		}
 	}
 	if b.Listed {
-		c.listed[kind.GroupVersionKind] = true
 		delete(c.pending, kind.GroupVersionKind)
 	}
 	c.publishWhole()

@@ -14,7 +14,8 @@
 // A fault removes nothing. An object that cannot be decoded, or that the cluster accepts
 // and Portolan does not, keeps its last good content, and Cache.Problems has it. While
 // the cluster is away its last objects are served, and Cache.Degraded says so. At a start
-// these are the objects that Options.Recall returns.
+// these are the objects that Options.Recall returns. The cache asks the cluster for nothing
+// before it has them, so a refusal that comes early takes none of them.
 //
 // StatusWriter writes what became of the objects into their statuses in the cluster.
 package kube

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cache/kube/cluster"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/retry"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
@@ -42,10 +44,12 @@ func (c *Cache) discover(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
+		if err == nil {
+			err = c.followServed(ctx, served, now)
+		}
 		c.setFault(err)
 		pause := c.o.Discover
 		if err == nil {
-			c.followServed(ctx, served, now)
 			wait.Reset()
 		} else {
 			pause = wait.Next()
@@ -57,17 +61,20 @@ func (c *Cache) discover(ctx context.Context) error {
 }
 
 // followServed starts and ends following, so that each kind is followed in the newest
-// version that the cluster serves.
-func (c *Cache) followServed(ctx context.Context, served []kubeschema.GroupVersionResource, now map[config.GroupVersionKind]*following) {
-	var lacks []string
+// version that the cluster serves. The error names kinds that have objects, which the cluster does
+// not list although it has the kinds.
+func (c *Cache) followServed(ctx context.Context, served []kubeschema.GroupVersionResource, now map[config.GroupVersionKind]*following) error {
+	var lacks, unlisted []string
 	for _, kind := range c.kinds {
 		was, want := now[kind.GroupVersionKind], newest(kind, served)
 		switch {
+		case was == nil && want.Version == "" && c.has(kind) && !c.isAbsent(ctx, kind): // as at its start
+			unlisted = append(unlisted, kind.Kind)
 		case was == nil && want.Version == "":
 			lacks = append(lacks, kind.Kind)
 			c.absent(kind, false)
 		case was != nil && want == was.resource:
-		case was != nil && !c.o.Cluster.Absent(ctx, was.resource): // it lists less than it has, as at its start
+		case was != nil && !newer(kind, want, was.resource) && !c.o.Cluster.Absent(ctx, was.resource): // it lists less than it has
 		default:
 			if was != nil {
 				was.stop()
@@ -86,6 +93,10 @@ func (c *Cache) followServed(ctx context.Context, served []kubeschema.GroupVersi
 		c.o.Log.Warn("a cluster does not have some kinds, and so no objects of them: they are followed once it has", "cluster", c.o.Cluster.Name(), "kinds", lacks)
 	}
 	c.lacks = lacks
+	if len(unlisted) > 0 {
+		return fmt.Errorf("the API server does not list all kinds yet that it has: the last known objects of %s are served", strings.Join(unlisted, ", "))
+	}
+	return nil
 }
 
 // newest returns the resource of a kind in the newest version that is served, the zero
@@ -98,6 +109,31 @@ func newest(kind *schema.Schema, served []kubeschema.GroupVersionResource) kubes
 		}
 	}
 	return kubeschema.GroupVersionResource{}
+}
+
+// newer says whether a resource is of a newer version of a kind than another. The zero value is
+// the oldest.
+func newer(kind *schema.Schema, a, b kubeschema.GroupVersionResource) bool {
+	return a.Version != "" && slices.Index(kind.Versions, a.Version) < slices.Index(kind.Versions, b.Version)
+}
+
+// has says whether there are objects of a kind, such as those that the cluster last had.
+func (c *Cache) has(kind *schema.Schema) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, all := range []pmap.Map[*config.Config]{c.configs, c.aside} {
+		for range all.Prefix(config.KindPath(kind.GroupVersionKind)) {
+			return true
+		}
+	}
+	return false
+}
+
+// isAbsent says whether the cluster has a kind in no version.
+func (c *Cache) isAbsent(ctx context.Context, kind *schema.Schema) bool {
+	return !slices.ContainsFunc(kind.Versions, func(version string) bool {
+		return !c.o.Cluster.Absent(ctx, kubeschema.GroupVersionResource{Group: kind.Group, Version: version, Resource: kind.Plural})
+	})
 }
 
 // absent takes that a cluster does not have a kind. had says that it was followed before.

@@ -89,7 +89,7 @@ func (s *server) kubeSources() ([]aggregate.Source, error) {
 		one.Cache = kube.New(kube.Options{
 			Cluster: c, Worker: cache.NewWorker(), Schemas: s.configs.Schemas(), Domain: s.o.Mesh.Domain,
 			AcceptUnserved: s.o.AcceptUnserved, HistoryMemory: s.o.HistoryMemory, Log: s.log(loglevel.Cache),
-			Recall: func(ctx context.Context) ([]*config.Config, error) { return one.recall(ctx, memory, s) },
+			Recall: func(ctx context.Context) ([]*config.Config, bool, error) { return one.recall(ctx, memory, s) },
 		})
 		s.kube = append(s.kube, one)
 		out = append(out, aggregate.Source{Name: one.name, Cache: one.Cache, Kind: "cluster", Where: c.Server(), Place: one.Place, Behind: true})
@@ -147,14 +147,14 @@ func (s *savedItems[V]) of(now pmap.Map[V], item func(V) lastknown.Item) pmap.Ma
 	return s.items
 }
 
-// recall returns the objects that were saved.
-func (c *clusterSource) recall(ctx context.Context, memory lastknown.Memory, s *server) ([]*config.Config, error) {
+// recall returns the objects that were saved; known says whether any content was.
+func (c *clusterSource) recall(ctx context.Context, memory lastknown.Memory, s *server) (objects []*config.Config, known bool, err error) {
 	recalled, err := memory.Recall(ctx, c.SourceName())
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	paths := slices.Sorted(maps.Keys(recalled.Items))
-	objects := make([]*config.Config, len(paths))
+	objects = make([]*config.Config, len(paths))
 	cores.Each(len(paths), func(i int) {
 		object, err := config.FromJSON(recalled.Items[paths[i]], s.configs.Schemas().Type)
 		if err != nil { // a newer server may have saved it
@@ -163,7 +163,8 @@ func (c *clusterSource) recall(ctx context.Context, memory lastknown.Memory, s *
 		}
 		object.Domain, objects[i] = s.o.Mesh.Domain, object
 	})
-	return slices.DeleteFunc(objects, func(o *config.Config) bool { return o == nil }), nil
+	objects = slices.DeleteFunc(objects, func(o *config.Config) bool { return o == nil })
+	return objects, !recalled.Confirmed.IsZero(), nil
 }
 
 // clusterStatusWriter writes conditions of objects into their clusters.

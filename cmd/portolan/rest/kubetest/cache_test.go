@@ -92,12 +92,12 @@ func TestCacheRecalls(t *testing.T) {
 	var tries atomic.Int32
 	release := make(chan struct{})
 	r := run(t, api, func(o *kube.Options) {
-		o.Recall = func(context.Context) ([]*config.Config, error) {
+		o.Recall = func(context.Context) ([]*config.Config, bool, error) {
 			if tries.Add(1) == 1 {
-				return nil, http.ErrServerClosed // the store is away, too
+				return nil, false, http.ErrServerClosed // the store is away, too
 			}
 			<-release
-			return []*config.Config{entry("gone"), entry("stays")}, nil
+			return []*config.Config{entry("gone"), entry("stays")}, true, nil
 		}
 	})
 	r.until("what the cluster last had is on the way", func() bool { return tries.Load() > 1 && r.Reading() })
@@ -117,6 +117,78 @@ func TestCacheRecalls(t *testing.T) {
 	}
 	if place := kube.PlaceOf(config.Key{Name: "istio"}, "ingressclasses.networking.k8s.io"); place != "where kubectl has it as ingressclasses.networking.k8s.io istio" {
 		t.Fatal(place)
+	}
+}
+
+// A cluster that had nothing has nothing while it is away. One of which nothing was saved is not known.
+func TestCacheRecallsNothing(t *testing.T) {
+	t.Parallel()
+	api := kubetest.Start(t)
+	api.Down()
+	recall := func(known bool) running {
+		return run(t, api, func(o *kube.Options) {
+			o.Recall = func(context.Context) ([]*config.Config, bool, error) { return nil, known, nil }
+		})
+	}
+	recall(true).await()
+	unknown := recall(false)
+	unknown.degraded("connection refused")
+	if unknown.Snapshot() != nil {
+		t.Error("content that nobody knows is served")
+	}
+	api.Up(t)
+	unknown.await()
+}
+
+// A cluster that refuses at once, or does not list its kinds yet, takes nothing from what it last had,
+// however long that takes to be read.
+func TestCacheRecallsBeforeItFollows(t *testing.T) {
+	t.Parallel()
+	for name, harm := range map[string]func(http.ResponseWriter, *http.Request) bool{
+		"may not list and watch": func(w http.ResponseWriter, r *http.Request) bool {
+			denied := !strings.HasPrefix(r.URL.Path, "/apis/") || strings.Count(r.URL.Path, "/") > 3
+			if denied && r.URL.Path != "/apis" {
+				kubetest.Refuse(w, http.StatusForbidden, "Forbidden", "no")
+				return true
+			}
+			return false
+		},
+		"does not list all kinds yet that it has: the last known objects of ServiceEntry are served": noGroups(new(atomic.Int32)),
+	} {
+		api := kubetest.Start(t)
+		write(t, api, "new", "a.example")
+		api.Harm(harm)
+		api.Calls()
+		r := run(t, api, func(o *kube.Options) {
+			o.Recall = func(context.Context) ([]*config.Config, bool, error) {
+				<-time.After(50 * time.Millisecond) // which is longer than a refusal takes
+				if calls := api.Calls(); len(calls) > 0 {
+					t.Errorf("asked %v before what it last had was read", calls)
+				}
+				return []*config.Config{entry("known")}, true, nil
+			}
+		})
+		r.degraded(name)
+		r.await("ServiceEntry known")
+		if r.Confirmed() {
+			t.Error("confirmed, so that what was saved would be overwritten:", name)
+		}
+		api.Harm(nil)
+		r.await("ServiceEntry new")
+		r.until("confirmed", r.Confirmed)
+	}
+}
+
+// noGroups answers as an API server that has not begun to serve its kinds. It counts the answers.
+func noGroups(asked *atomic.Int32) func(http.ResponseWriter, *http.Request) bool {
+	return func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path != "/apis" {
+			return false
+		}
+		asked.Add(1)
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`))
+		return true
 	}
 }
 
@@ -172,7 +244,7 @@ func TestCacheWithoutARight(t *testing.T) {
 	deny("serviceentries")
 	r := run(t, api, func(o *kube.Options) {
 		o.Cluster = o.Cluster.Share(cluster.User{Source: "kube://test", Page: "docs/rights.md"})
-		o.Recall = func(context.Context) ([]*config.Config, error) { return []*config.Config{entry("known")}, nil }
+		o.Recall = func(context.Context) ([]*config.Config, bool, error) { return []*config.Config{entry("known")}, true, nil }
 	})
 	r.await("DestinationRule here", "ServiceEntry known")
 	const account = `the account system:serviceaccount:mesh:"portolan" may not list and watch `
@@ -221,6 +293,11 @@ func TestCacheFollowsDefinitions(t *testing.T) {
 	if got := r.Problems(); len(got) > 0 {
 		t.Errorf("problems of a cluster with all its kinds: %v", got)
 	}
+	api.Harm(nil)
+	r.until("it is followed in v1", func() bool {
+		return slices.Contains(api.Calls(), "watch /apis/networking.istio.io/v1/serviceentries")
+	})
+	r.await("DestinationRule here", "ServiceEntry one")
 	hidden("networking.istio.io/v1") // all are gone, so watches end
 	api.Cut(t)
 	r.await()
@@ -242,15 +319,7 @@ func TestCacheKeepsWhatAStartingServerLeavesOut(t *testing.T) {
 	r := run(t, api)
 	r.await("ServiceEntry one")
 	var asked atomic.Int32
-	api.Harm(func(w http.ResponseWriter, r *http.Request) bool {
-		if r.URL.Path == "/apis" {
-			asked.Add(1)
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = w.Write([]byte(`{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`))
-			return true
-		}
-		return false
-	})
+	api.Harm(noGroups(&asked))
 	r.until("asked again", func() bool { return asked.Load() > 2 })
 	r.await("ServiceEntry one")
 	r.degraded("")

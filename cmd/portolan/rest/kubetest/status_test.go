@@ -74,7 +74,7 @@ func TestStatusWriterBegins(t *testing.T) {
 	for _, want := range []int{2, 0} { // statuses that differ
 		api.Down()
 		r := run(t, api, func(o *kube.Options) {
-			o.Recall = func(context.Context) ([]*config.Config, error) { return had, nil }
+			o.Recall = func(context.Context) ([]*config.Config, bool, error) { return had, true, nil }
 		})
 		r.await("ServiceEntry one", "ServiceEntry two")
 		looks := writeStatuses(t, r, "")
