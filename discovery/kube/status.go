@@ -115,11 +115,16 @@ func (r *Registry) Ready() error {
 	return fmt.Errorf("cluster %s: it is being read", r.Cluster())
 }
 
-// Degraded returns what is wrong, nil if nothing is. What the registry knows may then be old.
+// Degraded returns what is wrong, nil if nothing is. What the registry knows may then be old, unless only
+// the kubeconfig is one that should have been replaced.
 func (r *Registry) Degraded() error {
-	err := r.link.Load().Degraded()
-	if err == nil {
+	l := r.link.Load()
+	err := l.Degraded()
+	switch {
+	case err == nil:
 		return nil
+	case l.Followed() && r.inbox.isTaken():
+		return fmt.Errorf("cluster %s: %w", r.Cluster(), err)
 	}
 	what := "what was known of it is served"
 	if at, restored := r.inbox.lastKnown(); restored {

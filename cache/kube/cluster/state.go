@@ -288,7 +288,7 @@ func (c *Cluster) Degraded() error {
 	fault := c.link.fault
 	c.link.mu.Unlock()
 	if fault != nil {
-		reasons = multierror.Append(reasons, fmt.Errorf("%w; the last good content is used", fault))
+		reasons = multierror.Append(reasons, fmt.Errorf("%w; the last good kubeconfig is used", fault))
 	}
 	said := map[string]bool{}
 	var denied []lacks
@@ -307,6 +307,12 @@ func (c *Cluster) Degraded() error {
 		reasons.ErrorFormat = errlist.OneLine
 	}
 	return reasons.ErrorOrNil()
+}
+
+// Followed says whether each resource is followed: what was delivered is then what the cluster has, even if
+// the kubeconfig in use is one that should have been replaced.
+func (c *Cluster) Followed() bool {
+	return !slices.ContainsFunc(c.all(), func(s *state) bool { _, err := s.degraded(); return err != nil })
 }
 
 // Synced says whether every resource being followed was listed once.
