@@ -37,6 +37,8 @@ type Flaw struct {
 	// Object is its kind, namespace and name: Service shop/web.
 	Object string `json:"object"`
 	Reason string `json:"reason"`
+	// Unread is true if the object cannot be read, so that what was known of it counts.
+	Unread bool `json:"unread,omitempty"`
 }
 
 // Status returns the current state of the registry.
@@ -64,7 +66,7 @@ func (r *Registry) Status() Status {
 		s.Pods++
 	}
 	for _, p := range r.link.Load().Problems() {
-		s.Flaws = append(s.Flaws, Flaw{Object: p.Object, Reason: p.Message})
+		s.Flaws = append(s.Flaws, Flaw{Object: p.Object, Reason: p.Message, Unread: true})
 	}
 	if err := r.Degraded(); err != nil {
 		s.Degraded, s.Details = err.Error(), cluster.Details(err)

@@ -276,7 +276,9 @@ func TestFaults(t *testing.T) {
 	had := r.ring
 	r.change(func() { r.ring = &seal.Ring{} })
 	r.faults(map[string]string{"istio-system/one east": "open secret/istio-system/one"})
-	r.await("the registry tells that", func() bool { return strings.HasPrefix(r.clusters.Status()[0].Degraded, "cluster east: open secret/istio-system/one: ") })
+	r.await("the registry tells that", func() bool {
+		return strings.HasPrefix(r.clusters.Status()[0].Degraded, "cluster east: open secret/istio-system/one: ")
+	})
 	r.has("10.0.0.1")
 	r.change(func() { r.ring = had })
 	r.faults(nil)
