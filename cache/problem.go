@@ -18,6 +18,9 @@ type Problem struct {
 	Serving bool
 	// Warning says that the object is served as it is now.
 	Warning bool
+	// UID and Generation are those of the object with the problem, if it is one of Kubernetes; else zero.
+	UID        string
+	Generation int64
 }
 
 // String returns the whole problem in a line, without its time.

@@ -46,28 +46,34 @@ func TestKubernetesIngressStatus(t *testing.T) {
 	restart("--write-status")
 	k.condition("serviceentries", "one", "Accepted", "True", "was seen by the servers")
 	const entry = "/apis/networking.istio.io/v1/namespaces/shop/serviceentries/one"
-	observed := func() {
+	observed := func(path string) {
 		t.Helper()
 		eventually(t, "the status is of the last generation", func() error {
-			object := k.get(entry)
+			object := k.get(path)
 			if got, _, _ := unstructured.NestedInt64(object.Object, "status", "observedGeneration"); got != object.GetGeneration() {
 				return fmt.Errorf("%d, not %d", got, object.GetGeneration())
 			}
 			return nil
 		})
 	}
-	patch := func(host string) {
+	patch := func(path, spec string) {
 		t.Helper()
 		merge := map[string]string{"Content-Type": "application/merge-patch+json"}
-		if code, _, text, err := k.api.do(t.Context(), "PATCH", entry, `{"spec":{"hosts":["`+host+`"]}}`, merge); err != nil || code != 200 {
+		if code, _, text, err := k.api.do(t.Context(), "PATCH", path, `{"spec":`+spec+`}`, merge); err != nil || code != 200 {
 			t.Fatalf("%d %s %v", code, text, err)
 		}
-		observed()
+		observed(path)
 	}
-	patch("two.example")
+	patch(entry, `{"hosts":["two.example"]}`)
+	// Of what Portolan refuses the generation counts too, also if it refuses it for the same reason.
+	k.must("POST", virtualServices, `{"apiVersion":"networking.istio.io/v1","kind":"VirtualService","metadata":{"name":"odd"},
+		"spec":{"hosts":["a..example"],"http":[{"route":[{"destination":{"host":"one.example"}}]}]}}`)
+	k.condition("virtualservices", "odd", "Accepted", "False", "spec.hosts[0]")
+	observed(virtualServices + "/odd")
+	patch(virtualServices+"/odd", `{"http":[{"route":[{"destination":{"host":"two.example"}}]}]}`)
 	s.apply("apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: one, namespace: shop}\nspec: {hosts: [one.example], ports: [{number: 80, name: http, protocol: HTTP}], resolution: NONE}\n")
 	k.condition("serviceentries", "one", "Accepted", "False", "it is not in effect: the store has this object too")
-	patch("three.example")
+	patch(entry, `{"hosts":["three.example"]}`)
 	s.must("", "delete", "serviceentry/one", "-n", "shop", "--yes")
 	k.condition("serviceentries", "one", "Accepted", "True", "was seen by the servers")
 	edge := s.startEnvoy(envoyOptions{kind: "router", name: "edge", namespace: "istio-system", ip: "127.0.0.1", labels: "istio=ingressgateway", variant: protocol.Delta})
@@ -108,6 +114,11 @@ func TestKubernetesIngressStatus(t *testing.T) {
 	if now := k.get(all + "/ours").GetResourceVersion(); now != version {
 		t.Errorf("it was written again without a change: %s after %s", now, version)
 	}
+	// While an Ingress of the store is in effect instead, the one of the cluster has no address of ours.
+	s.apply(strings.Replace(ingress("ours", "istio"), `"port": {"number": 80}`, `"port": {"number": 81}`, 1))
+	eventually(t, "the address of a shadowed Ingress is taken out", func() error { return has("ours", `{"loadBalancer":{}}`) })
+	s.must("", "delete", "ingress/ours", "-n", "shop", "--yes")
+	eventually(t, "the Ingress has the address again", func() error { return has("ours", `{"loadBalancer":{"ingress":[{"ip":"127.0.0.1"}]}}`) })
 	edge.process.Kill()
 	eventually(t, "the address is taken out", func() error { return has("ours", `{"loadBalancer":{}}`) })
 }

@@ -79,6 +79,8 @@ func TestObjectsOfFilesHaveConditions(t *testing.T) {
 		if text, err := s.get("/readyz?verbose", nil); err != nil || !strings.Contains(string(text), "not served as it stands there: 1") {
 			t.Errorf("%s, %v", text, err)
 		}
+		shows("the list counts the same", `(?m) directory .* 1 fault *$`, "source", "list")
+		shows("and so does analyze", `PTL0182.* not served as it stands there: 1`, "analyze", "--failure-threshold", "error")
 		dir.write("routes.yaml", x.routes(0, 100))
 		eventually(t, "wait ends well again", func() error {
 			if out := s.try("", "wait", "virtualservice/reviews", "-n", "shop"); out.code != 0 {
@@ -94,6 +96,7 @@ func TestObjectsOfFilesHaveConditions(t *testing.T) {
 		if out := s.try("", "wait", "serviceentry/beside", "-n", "other"); out.code != 0 {
 			t.Errorf("wait says %+v", out)
 		}
+		shows("the list counts a warning", `(?m) directory .* 1 warning *$`, "source", "list")
 		if text, err := s.get("/readyz?verbose", nil); err != nil || strings.Contains(string(text), "as it stands") {
 			t.Errorf("%s, %v", text, err)
 		}

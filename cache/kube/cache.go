@@ -337,9 +337,9 @@ func (c *Cache) Whole() bool { return c.Degraded() == nil && len(c.o.Cluster.Pro
 // what it has in the namespaces that count.
 func (c *Cache) Confirmed() bool {
 	c.mu.Lock()
-	told := len(c.pending) == 0 && c.chosen
+	told := len(c.pending) == 0 && c.chosen && c.fault == nil
 	c.mu.Unlock()
-	return told && c.Snapshot() != nil && c.Degraded() == nil
+	return told && c.Snapshot() != nil && c.o.Cluster.Followed()
 }
 
 // Reading says whether the first objects are on the way: those that the cluster last had, or those of

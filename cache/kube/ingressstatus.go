@@ -7,29 +7,51 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/storage/schema/ingressstatus"
-	"github.com/portolan-mesh/portolan/storage/status"
 )
 
-// addressesOf returns the addresses of a report about an Ingress, as the status of the Ingress. Without
-// any, those of other managers stay.
-func addressesOf(report *status.Report) *wanted {
+// wantedOfIngress returns the addresses at which an Ingress is served, none for one that is not in effect,
+// as another source has an object of its name too. It returns nil for an IngressClass, and before there is
+// a report.
+func (w *StatusWriter) wantedOfIngress(key config.Key) *wanted {
+	object := w.seen.Get(key)
+	if object == nil || key.Kind.Kind != schema.Ingress.Kind {
+		return nil
+	}
+	if object.Source != w.Source {
+		if own := w.own.Get(key); own != nil {
+			return wantedAddresses(own.UID, nil)
+		}
+		return nil
+	}
+	report := w.seen.Statuses().Value(key.Path())
+	if !report.Of(object.UID) {
+		return nil
+	}
+	return wantedAddresses(object.UID, report.Addresses)
+}
+
+// wantedAddresses returns addresses as the status of the Ingress with a uid. Without any, those of other
+// managers stay.
+func wantedAddresses(uid string, addresses []string) *wanted {
 	points := []any{}
-	for _, p := range ingressstatus.At(report.Addresses).GetIngress() {
+	for _, p := range ingressstatus.At(addresses).GetIngress() {
 		if p.GetIp() != "" {
 			points = append(points, map[string]any{"ip": p.GetIp()})
 		} else {
 			points = append(points, map[string]any{"hostname": p.GetHostname()})
 		}
 	}
-	out := &wanted{texts: map[string]string{"loadBalancer": strings.Join(report.Addresses, " ")}, status: map[string]any{}}
+	out := &wanted{texts: map[string]string{"uid": uid, "loadBalancer": strings.Join(addresses, " ")}, status: map[string]any{}, uid: uid}
 	if len(points) == 0 {
 		out.held = func(there *unstructured.Unstructured) bool { return !hasOurs(there) }
 		return out
 	}
 	out.status["loadBalancer"] = map[string]any{"ingress": points}
 	out.held = func(there *unstructured.Unstructured) bool {
-		return slices.Equal(pointsIn(there), report.Addresses)
+		return slices.Equal(pointsIn(there), addresses)
 	}
 	return out
 }

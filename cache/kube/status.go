@@ -97,7 +97,7 @@ func (w *StatusWriter) follow() {
 	faulty := map[string]cache.Problem{}
 	for _, p := range w.Cache.o.Cluster.Problems() {
 		faulty[p.Object] = p
-		if w.faulty[p.Object].Message != p.Message {
+		if was := w.faulty[p.Object]; was.Message != p.Message || was.UID != p.UID || was.Generation != p.Generation {
 			w.due[w.pathOf(p.Object)] = true
 		}
 	}
@@ -178,11 +178,11 @@ func (w *StatusWriter) write(ctx context.Context, path string) (wrote bool, err 
 		return false, fmt.Errorf("read %s: the account may not get %s: grant it the verb get", key, resource.GroupResource())
 	case err != nil:
 		return false, fmt.Errorf("read %s: %w", key, err)
-	case want.uid != "" && string(there.GetUID()) != want.uid:
+	case string(there.GetUID()) != want.uid:
 		return false, nil // the new object will be seen
 	}
 	if !want.held(there) {
-		err := apply(ctx, client, there, want.statusOf(there))
+		err := apply(ctx, client, there, want.status)
 		if apierrors.IsForbidden(err) {
 			err = fmt.Errorf("the account may not patch %s/status: grant it the verb patch", resource.GroupResource())
 		}
@@ -199,82 +199,67 @@ type wanted struct {
 	// texts is what counts of it, by what it is about.
 	texts  map[string]string
 	status map[string]any
-	// uid and generation are those of the object that it is about. Without them it is about what is
-	// in the cluster.
-	uid        string
-	generation int64
+	// uid is that of the object that it is about.
+	uid string
 	// held says whether an object in the cluster has it.
 	held func(there *unstructured.Unstructured) bool
-}
-
-// statusOf returns the status for an object in the cluster.
-func (w *wanted) statusOf(there *unstructured.Unstructured) map[string]any {
-	out := maps.Clone(w.status)
-	if _, conditions := out["conditions"]; conditions {
-		out["observedGeneration"] = cmp.Or(w.generation, there.GetGeneration())
-	}
-	return out
 }
 
 // wanted returns nil if there is nothing to say. The status of an Ingress has no conditions in
 // Kubernetes, but the addresses at which it is served.
 func (w *StatusWriter) wanted(key config.Key) *wanted {
 	if key.Kind.Group == schema.Ingress.Group {
-		object := w.seen.Get(key)
-		if object == nil || object.Source != w.Source || key.Kind.Kind != schema.Ingress.Kind {
-			return nil
-		}
-		report := w.seen.Statuses().Value(key.Path())
-		if !report.Of(object.UID) {
-			return nil
-		}
-		out := addressesOf(report)
-		out.uid = object.UID
-		return out
+		return w.wantedOfIngress(key)
 	}
 	about, conditions := w.conditionsOf(key)
 	if conditions == nil {
 		return nil
 	}
 	texts := textsOf(conditions)
-	out := &wanted{texts: maps.Clone(texts), status: conditionsIn(conditions)}
-	if about != nil {
-		out.uid, out.generation = about.UID, about.Generation
-	}
-	out.texts["observedGeneration"] = strconv.FormatInt(out.generation, 10)
+	out := &wanted{texts: maps.Clone(texts), status: conditionsIn(conditions), uid: about.uid}
+	out.texts["uid"], out.texts["observedGeneration"] = about.uid, strconv.FormatInt(about.generation, 10)
+	out.status["observedGeneration"] = about.generation
 	out.held = func(there *unstructured.Unstructured) bool {
 		observed, _, err := unstructured.NestedInt64(there.Object, "status", "observedGeneration")
-		return err == nil && observed == cmp.Or(out.generation, there.GetGeneration()) && holds(there, texts)
+		return err == nil && observed == about.generation && holds(there, texts)
 	}
 	return out
 }
 
-// conditionsOf returns conditions, and the object of the cluster that they are about; nil for one
-// whose content is refused. It returns no conditions if there is nothing to say.
-func (w *StatusWriter) conditionsOf(key config.Key) (about *config.Config, conditions []status.Condition) {
+// version is an object of a cluster in one generation.
+type version struct {
+	uid        string
+	generation int64
+}
+
+func versionOf(object *config.Config) version { return version{object.UID, object.Generation} }
+
+// conditionsOf returns conditions, and what in the cluster they are about. It returns no conditions if
+// there is nothing to say.
+func (w *StatusWriter) conditionsOf(key config.Key) (about version, conditions []status.Condition) {
 	if p, ok := w.faulty[key.String()]; ok {
 		message := p.Message
 		if p.Serving {
 			message += " (what it held before is served)"
 		}
-		return nil, notAccepted("Invalid", message)
+		return version{p.UID, p.Generation}, notAccepted("Invalid", message)
 	}
 	object := w.seen.Get(key)
 	if object == nil {
-		return nil, nil
+		return version{}, nil
 	}
 	if object.Source == w.Source {
 		report := w.seen.Statuses().Value(key.Path())
 		if !report.About(object) {
-			return nil, nil
+			return version{}, nil
 		}
-		return object, report.Conditions
+		return versionOf(object), report.Conditions
 	}
 	own := w.own.Get(key)
 	if own == nil {
-		return nil, nil
+		return version{}, nil
 	}
-	return own, notAccepted("Shadowed", fmt.Sprintf("it is not in effect: %s has this object too, and comes first", cmp.Or(object.Source, "the store")))
+	return versionOf(own), notAccepted("Shadowed", fmt.Sprintf("it is not in effect: %s has this object too, and comes first", cmp.Or(object.Source, "the store")))
 }
 
 func notAccepted(reason, message string) []status.Condition {

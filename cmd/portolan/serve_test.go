@@ -219,6 +219,18 @@ func TestBackupFlagsOfServe(t *testing.T) {
 	}
 }
 
+// TestServeRefusesAnEmptyContext: each flag with a kubeconfig refuses a # without a context, all at once.
+func TestServeRefusesAnEmptyContext(t *testing.T) {
+	t.Parallel()
+	o := do(t, "", "serve", "--config-kube", "a#", "--services-kube", "east=b#", "--secrets-kube", "c#=shop")
+	for _, want := range []string{`--config-kube: "a#"`, `--services-kube: "east=b#"`, `--secrets-kube: "c#"`} {
+		want += " has an empty context: write one behind the #, or leave the # out for the current context of the kubeconfig"
+		if o.Code != exit.Usage || !strings.Contains(o.Err, want) {
+			t.Errorf("%q is not in\n%s", want, o.Err)
+		}
+	}
+}
+
 // TestServeTellsAllFaultsOfSecretsKube: those of namespaces, of kubeconfigs and of names, at once.
 func TestServeTellsAllFaultsOfSecretsKube(t *testing.T) {
 	t.Parallel()

@@ -51,6 +51,10 @@ func (r *Registry) Reconnect(connection *cluster.Cluster, secret string) {
 	}
 }
 
+// SetFault notes why the kubeconfig that should replace the one in use cannot be used, nil if none should.
+// Degraded says it until the next Reconnect.
+func (r *Registry) SetFault(err error) { r.link.Load().SetFault(err) }
+
 // followUntilReplaced follows the cluster until ctx ends, or there may be another connection.
 func (r *Registry) followUntilReplaced(ctx context.Context) error {
 	var waiting sync.WaitGroup

@@ -28,7 +28,7 @@ func (r *Registry) SourceName() string { return "kubernetes/" + url.PathEscape(r
 
 // Known implements lastknown.Source.
 func (r *Registry) Known() (lastknown.Known, bool) {
-	if !r.inbox.isTaken() || r.link.Load().Degraded() != nil {
+	if !r.inbox.isTaken() || !r.link.Load().Followed() {
 		return lastknown.Known{}, false
 	}
 	return lastknown.Known{Items: r.settled.Load().known.objects}, true

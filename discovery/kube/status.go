@@ -37,6 +37,8 @@ type Flaw struct {
 	// Object is its kind, namespace and name: Service shop/web.
 	Object string `json:"object"`
 	Reason string `json:"reason"`
+	// Unread is true if the object cannot be read, so that what was known of it counts.
+	Unread bool `json:"unread,omitempty"`
 }
 
 // Status returns the current state of the registry.
@@ -64,7 +66,7 @@ func (r *Registry) Status() Status {
 		s.Pods++
 	}
 	for _, p := range r.link.Load().Problems() {
-		s.Flaws = append(s.Flaws, Flaw{Object: p.Object, Reason: p.Message})
+		s.Flaws = append(s.Flaws, Flaw{Object: p.Object, Reason: p.Message, Unread: true})
 	}
 	if err := r.Degraded(); err != nil {
 		s.Degraded, s.Details = err.Error(), cluster.Details(err)
@@ -115,11 +117,16 @@ func (r *Registry) Ready() error {
 	return fmt.Errorf("cluster %s: it is being read", r.Cluster())
 }
 
-// Degraded returns what is wrong, nil if nothing is. What the registry knows may then be old.
+// Degraded returns what is wrong, nil if nothing is. What the registry knows may then be old, unless only
+// the kubeconfig is one that should have been replaced.
 func (r *Registry) Degraded() error {
-	err := r.link.Load().Degraded()
-	if err == nil {
+	l := r.link.Load()
+	err := l.Degraded()
+	switch {
+	case err == nil:
 		return nil
+	case l.Followed() && r.inbox.isTaken():
+		return fmt.Errorf("cluster %s: %w", r.Cluster(), err)
 	}
 	what := "what was known of it is served"
 	if at, restored := r.inbox.lastKnown(); restored {

@@ -64,7 +64,7 @@ func TestCertificatesEnd(t *testing.T) {
 				if l.Of.Name == "door" {
 					got = append(got, v.Message)
 				}
-				if v.Code != verdict.CertificateEnds || v.Field != "sealed.certificates[tls.crt]" || v.Remedy == "" {
+				if v.Code != verdict.CertificateEnds || v.Field != "data[tls.crt]" || v.Remedy == "" {
 					t.Errorf("%+v", v)
 				}
 			}
@@ -154,7 +154,7 @@ func TestSecretsThatCannotBeOpened(t *testing.T) {
 	for i, step := range []struct {
 		ring *seal.Ring
 		want []string
-	}{{nil, []string{}}, {&seal.Ring{}, []string{"door PTL0351 sealed"}}, {&other, []string{"door PTL0351 sealed"}}, {&ring, []string{}}, {&other, []string{"door PTL0351 sealed"}}} {
+	}{{nil, []string{}}, {&seal.Ring{}, []string{"door PTL0351 data"}}, {&other, []string{"door PTL0351 data"}}, {&ring, []string{}}, {&other, []string{"door PTL0351 data"}}} {
 		now := in
 		now.SealingKeys = step.ring
 		push = push.Next(now)
@@ -243,7 +243,7 @@ func TestClustersOfSecrets(t *testing.T) {
 		return remote.FaultKey(path, cluster), remote.Fault{Content: content, Away: away, Reason: "broken"}
 	}
 	with := func(key string, f remote.Fault) pmap.Map[remote.Fault] { return pmap.Map[remote.Fault]{}.Set(key, f) }
-	taken := "a PTL0512 has no effect: secret/istio-system/b names the cluster east too, and is older"
+	taken := "a PTL0512 data[east] has no effect: secret/istio-system/b names the cluster east too, and is older"
 	var x *index.Index
 	for _, step := range []struct {
 		name      string
@@ -257,17 +257,17 @@ func TestClustersOfSecrets(t *testing.T) {
 		{name: "the older one is gone", documents: []string{late}},
 		{name: "another label", documents: []string{ofClusters("istio-system/b", 1, "yes", "east"), late}},
 		{name: "another namespace", documents: []string{ofClusters("shop/b", 1, "true", "east"), late}, want: []string{
-			"b PTL0511 has no effect in the namespace shop: the Secrets of clusters are in istio-system",
+			"b PTL0511 metadata.labels[istio/multiCluster] has no effect in the namespace shop: the Secrets of clusters are in istio-system",
 		}},
 		{name: "away", documents: []string{old}, faults: with(fault("b", "west", "c", true)), want: []string{
-			"b PTL0514 the leading server cannot follow the cluster west, and serves what was last known of it: broken",
+			"b PTL0514 data[west] the leading server cannot follow the cluster west, and serves what was last known of it: broken",
 		}},
 		{name: "unusable", documents: []string{old}, faults: with(fault("b", "west", "c", false)), want: []string{
-			"b PTL0513 the leading server cannot use the kubeconfig of the cluster west: broken",
+			"b PTL0513 data[west] the leading server cannot use the kubeconfig of the cluster west: broken",
 		}},
 		{name: "unusable before", documents: []string{old}, faults: with(fault("b", "west", "before", false))},
 		{name: "a flag", documents: []string{old, late}, flags: pmap.Map[bool]{}.Set("north", true), want: []string{
-			taken, "a PTL0512 has no effect: --services-kube names the cluster north too, and counts",
+			taken, "a PTL0512 data[north] has no effect: --services-kube names the cluster north too, and counts",
 		}},
 	} {
 		facts := verdict.Facts{Mesh: xdstest.NewWorld(t, step.documents...).Context(), FlagClusters: step.flags, ClusterFaults: step.faults}
@@ -277,7 +277,7 @@ func TestClustersOfSecrets(t *testing.T) {
 		list := func(x *index.Index) (out []string) {
 			for l := range x.Lists() {
 				for _, v := range l.Verdicts {
-					out = append(out, l.Of.Name+" "+string(v.Code)+" "+v.Message)
+					out = append(out, l.Of.Name+" "+string(v.Code)+" "+v.Field+" "+v.Message)
 				}
 			}
 			return out

@@ -63,6 +63,12 @@ func (j *Judge) UnreadSecrets(namespace string) (why string, never bool) {
 	return why, never
 }
 
+// UnknownSecret says that a secret of a namespace may exist or not, as UnreadSecrets says it was never
+// read, and what follows.
+func UnknownSecret(name, namespace, effect string) string {
+	return fmt.Sprintf("it is not known whether secret %s exists, %s: its secrets were not read since the server started. %s", name, namespace, effect)
+}
+
 // OrReadIt returns what else to do about a secret that is missing in a namespace: have it read from a
 // cluster. It is empty where no cluster is followed: flags name none, and the object that names the
 // secret comes from none.

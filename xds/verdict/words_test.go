@@ -37,6 +37,18 @@ func TestWordsOfVerdicts(t *testing.T) {
 			want:    []string{"PTL0172 spec.gateways[1] is a Gateway for none of the routes, and no server of gateway/default/bytes has their protocol, hosts and ports: it has no effect there: add a server"},
 		},
 		{
+			name:    "hosts that one of two gateways does not serve",
+			objects: []string{entry, web, gateway("some", `{selector: {app: edge}, servers: [{port: {number: 8081, name: a, protocol: HTTP}, hosts: [web.example.com]}]}`), routes("v", `{hosts: [a.test, web.example.com, b.test, c.test, d.test], gateways: [web, some], http: [{route: [{destination: {host: web.example.com}}]}]}`)},
+			want:    []string{`PTL0112 spec.hosts "a.test", "b.test", "c.test" and 1 more are no hosts that gateway/default/some serves for namespace default: the gateway has no route for them: add them to the hosts of a server of the Gateway: it serves web.example.com`},
+		},
+		{
+			name: "hosts that a server of another Gateway has more exactly",
+			objects: []string{entry, gateway("wide", `{selector: {app: edge}, servers: [{port: {number: 443, name: a, protocol: HTTPS}, hosts: ["*.test"], tls: {mode: SIMPLE, serverCertificate: /c, privateKey: /k}}]}`),
+				gateway("exact", `{selector: {app: edge}, servers: [{port: {number: 443, name: b, protocol: HTTPS}, hosts: [a.test, b.test], tls: {mode: SIMPLE, serverCertificate: /c, privateKey: /k}}]}`),
+				routes("v", `{hosts: [a.test, b.test], gateways: [wide], http: [{route: [{destination: {host: web.example.com}}]}]}`)},
+			want: []string{`PTL0112 spec.hosts requests for "a.test", "b.test" go to a server of gateway/default/exact on port 443, whose hosts name them more exactly: these routes get none: name that Gateway in gateways too, or give the routes to a host of their own`},
+		},
+		{
 			name:    "a subset of a rule without any",
 			objects: []string{entry, rule("r", `{host: web.example.com}`), routes("v", `{hosts: [web.example.com], http: [{route: [{destination: {host: web.example.com, subset: v2}}]}]}`)},
 			want:    []string{`PTL0102 spec.http[0].route[0].destination.subset "v2" is no subset of web.example.com: requests that take the route are answered with 503: add the subset to destinationrule/default/r.`},

@@ -80,7 +80,7 @@ type link struct {
 	namespaces *namespaces
 
 	mu sync.Mutex // guards the fields below
-	// fault is why the present kubeconfig cannot be used; nil if it is.
+	// fault is why the kubeconfig that should be used now cannot be; nil if it is used.
 	fault error
 	// lost has the reasons of all resources that are not followed, with their number.
 	lost map[string]int
@@ -125,6 +125,14 @@ func firstClient(o *Options) (*client, error) {
 // Share returns another Cluster over the same connection, with resources and problems of
 // its own: each user of a connection has one.
 func (c *Cluster) Share(by User) *Cluster { return &Cluster{link: c.link, by: by} }
+
+// SetFault notes why a kubeconfig that should replace the Content cannot be used, nil if none should.
+// Degraded says it then, as it does of a changed File.
+func (c *Cluster) SetFault(err error) {
+	c.link.mu.Lock()
+	defer c.link.mu.Unlock()
+	c.link.fault = err
+}
 
 // Name returns the name of the cluster in the mesh.
 func (c *Cluster) Name() string { return c.link.name }

@@ -29,23 +29,28 @@ const (
 )
 
 // ParseRef splits a reference [NAME=]KUBECONFIG[#CONTEXT] into Options. A NAME has the form of the
-// entries by which Secrets name clusters, as in Istio.
+// entries by which Secrets name clusters, as in Istio. It returns all faults at once.
 func ParseRef(ref string) (Options, error) {
 	o, file := Options{}, ref
+	var faults *multierror.Error
+	refuse := func(bad bool, format string, args ...any) {
+		if bad {
+			faults = multierror.Append(faults, fmt.Errorf(format, args...))
+		}
+	}
 	if name, path, ok := strings.Cut(ref, "="); ok && !strings.ContainsAny(name, "/#") {
-		if name == "" {
-			return o, fmt.Errorf("%q has an empty name: write NAME=KUBECONFIG#CONTEXT", ref)
-		}
-		if faults := validation.IsConfigMapKey(name); len(faults) > 0 {
-			return o, fmt.Errorf("%q: %q is no name of a cluster: that has letters, digits, \"-\", \"_\" and \".\", 253 characters at most", ref, name)
-		}
+		refuse(name == "", "%q has an empty name: write NAME=KUBECONFIG#CONTEXT", ref)
+		refuse(name != "" && len(validation.IsConfigMapKey(name)) > 0, "%q: %q is no name of a cluster: that has letters, digits, \"-\", \"_\" and \".\", 253 characters at most", ref, name)
 		o.Name, file = name, path
 	}
-	o.File, o.Context, _ = strings.Cut(file, "#")
-	if o.File == "" {
-		return o, fmt.Errorf("%q names no kubeconfig: write KUBECONFIG#CONTEXT", ref)
+	var chosen bool
+	o.File, o.Context, chosen = strings.Cut(file, "#")
+	refuse(o.File == "", "%q names no kubeconfig: write KUBECONFIG#CONTEXT", ref)
+	refuse(chosen && o.Context == "", "%q has an empty context: write one behind the #, or leave the # out for the current context of the kubeconfig", ref)
+	if faults != nil {
+		faults.ErrorFormat = errlist.OneLine
 	}
-	return o, nil
+	return o, faults.ErrorOrNil()
 }
 
 // source is a kubeconfig as read.

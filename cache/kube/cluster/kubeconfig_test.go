@@ -101,6 +101,8 @@ func TestParseRef(t *testing.T) {
 		"e=":              {},
 		"#east":           {},
 		"k#arn:aws:eks/x": {File: "k", Context: "arn:aws:eks/x"},
+		"k#":              {},
+		"e=k#":            {},
 	} {
 		got, err := cluster.ParseRef(ref)
 		if (err != nil) != (want.File == "") {
@@ -109,5 +111,10 @@ func TestParseRef(t *testing.T) {
 		if err == nil && (got.Name != want.Name || got.File != want.File || got.Context != want.Context) {
 			t.Errorf("%s: %+v", ref, got)
 		}
+	}
+	const all = `"=#" has an empty name: write NAME=KUBECONFIG#CONTEXT; "=#" names no kubeconfig: write KUBECONFIG#CONTEXT; ` +
+		`"=#" has an empty context: write one behind the #, or leave the # out for the current context of the kubeconfig`
+	if _, err := cluster.ParseRef("=#"); err == nil || err.Error() != all {
+		t.Errorf("all faults are %v", err)
 	}
 }

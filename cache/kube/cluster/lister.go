@@ -24,7 +24,7 @@ type Object interface {
 // item is what is kept of an object. As a runtime.Object it passes through a Reflector,
 // so that this never holds more of an object than the value.
 type item[T any] struct {
-	metav1.ObjectMeta // its name, version, uid; of bookmarks the annotations
+	metav1.ObjectMeta // its name, version, generation, uid; of bookmarks the annotations
 	value             T
 	// has says that there is a value; otherwise fault says why there is none.
 	has   bool
@@ -163,7 +163,7 @@ func (l *link) late() error { return fmt.Errorf("no answer within %s", l.o.Timeo
 // item converts an object.
 func (l *lister[T]) item(o Object) *item[T] {
 	out := &item[T]{ObjectMeta: metav1.ObjectMeta{
-		Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion(),
+		Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion(), Generation: o.GetGeneration(),
 	}}
 	if end := o.GetAnnotations()[metav1.InitialEventsAnnotationKey]; end != "" && o.GetName() == "" {
 		out.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: end}

@@ -86,7 +86,7 @@ func (c *Cluster) Namespaces() (pmap.Map[*selection.Namespace], bool) {
 	n.mu.Lock()
 	all, listed := n.labels, n.listed
 	n.mu.Unlock()
-	return all, listed && n.of.Degraded() == nil
+	return all, listed && n.of.Followed()
 }
 
 func (n *namespaces) now() (now selection.Selection, known bool, next <-chan struct{}) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hashicorp/go-multierror"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/portolan-mesh/portolan/cache"
@@ -208,9 +209,10 @@ func (s *state) faulty() map[types.NamespacedName]bool {
 	return out
 }
 
-func (s *state) setFault(name types.NamespacedName, err error, serving bool) {
+func (s *state) setFault(of *metav1.ObjectMeta, err error, serving bool) {
+	name := types.NamespacedName{Namespace: of.Namespace, Name: of.Name}
 	key := config.Key{Kind: config.GroupVersionKind{Kind: s.target.kind}, Namespace: name.Namespace, Name: name.Name}
-	p := &cache.Problem{Where: "cluster " + s.link.name, Object: key.String(), Message: err.Error(), Since: s.link.o.Now(), Serving: serving}
+	p := &cache.Problem{Where: "cluster " + s.link.name, Object: key.String(), Message: err.Error(), Since: s.link.o.Now(), Serving: serving, UID: string(of.UID), Generation: of.Generation}
 	s.mu.Lock()
 	old := s.faults[name]
 	if old != nil {
@@ -288,7 +290,7 @@ func (c *Cluster) Degraded() error {
 	fault := c.link.fault
 	c.link.mu.Unlock()
 	if fault != nil {
-		reasons = multierror.Append(reasons, fmt.Errorf("%w; the last good content is used", fault))
+		reasons = multierror.Append(reasons, fmt.Errorf("%w; the last good kubeconfig is used", fault))
 	}
 	said := map[string]bool{}
 	var denied []lacks
@@ -307,6 +309,12 @@ func (c *Cluster) Degraded() error {
 		reasons.ErrorFormat = errlist.OneLine
 	}
 	return reasons.ErrorOrNil()
+}
+
+// Followed says whether each resource is followed: what was delivered is then what the cluster has, even if
+// the kubeconfig in use is one that should have been replaced.
+func (c *Cluster) Followed() bool {
+	return !slices.ContainsFunc(c.all(), func(s *state) bool { _, err := s.degraded(); return err != nil })
 }
 
 // Synced says whether every resource being followed was listed once.

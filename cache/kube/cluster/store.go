@@ -83,7 +83,7 @@ func (s *store[T]) put(i *item[T]) (Change[T], bool) {
 	name := i.name()
 	was, has := s.held[name]
 	if !i.has {
-		s.state.setFault(name, i.fault, has)
+		s.state.setFault(&i.ObjectMeta, i.fault, has)
 		return Change[T]{}, false
 	}
 	s.state.clearFault(name)

@@ -95,13 +95,25 @@ func sourceState(s *serve.SourceStatus) string {
 	case s.Problem != "":
 		return s.Problem
 	case len(s.Faults) > 0:
-		return cli.CountOf(len(s.Faults), "fault")
+		return faultCount(len(s.Faults), s.Refused)
 	case s.Absent:
 		return "not on this server"
 	case len(s.Differs) > 0:
 		return "differs from " + cli.CountOf(len(s.Differs), "server")
 	}
 	return "ok"
+}
+
+// faultCount says how much of something is refused, and how many of its faults are warnings.
+func faultCount(faults, refused int) string {
+	var parts []string
+	if refused > 0 {
+		parts = append(parts, cli.CountOf(refused, "fault"))
+	}
+	if warnings := faults - refused; warnings > 0 {
+		parts = append(parts, cli.CountOf(warnings, "warning"))
+	}
+	return strings.Join(parts, ", ")
 }
 
 func newSourceDescribeCommand(env *environment) *cobra.Command {
@@ -220,7 +232,7 @@ func sourceObjectState(o *serve.SourceObject) string {
 		parts = append(parts, "shadowed by "+o.ShadowedBy)
 	}
 	if len(o.Faults) > 0 {
-		parts = append(parts, cli.CountOf(len(o.Faults), "fault"))
+		parts = append(parts, faultCount(len(o.Faults), o.Refused))
 	}
 	for _, code := range o.Issues {
 		if kind := verdict.Code(code).Kind(); kind.Code != "" { // a newer server has more codes

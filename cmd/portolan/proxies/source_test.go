@@ -15,7 +15,7 @@ func someSources() serve.SourceList {
 	changed, lag := time.Date(2026, 1, 31, 11, 0, 0, 0, time.UTC), 0.25
 	return serve.SourceList{Items: []serve.SourceStatus{
 		{Name: "store", Kind: "etcd", Where: "/tmp/mesh", Writable: true, Objects: map[string]int{"Gateway": 1, "ServiceEntry": 2}, LagSeconds: &lag},
-		{Name: "mesh", Kind: "directory", Where: "mesh", Objects: map[string]int{"ServiceEntry": 3}, Shadowed: 1, Changed: &changed, Faults: []string{"a.yaml: is empty"}},
+		{Name: "mesh", Kind: "directory", Where: "mesh", Objects: map[string]int{"ServiceEntry": 3}, Shadowed: 1, Changed: &changed, Faults: []string{"a.yaml: is empty", "b.yaml: is odd"}, Refused: 1},
 		{Name: "gone", Kind: "directory", Where: "gone", Problem: "there is no such directory", Faults: []string{"b.yaml: is empty"}},
 		{Name: "kube://east", Kind: "cluster", Where: "https://east", Problem: "the account bob may not list 2 resources", Details: []string{"bob may not list pods", "bob may not list nodes"}},
 		{Name: "targets.json", Kind: "endpoints file", Where: "/etc/targets.json", Endpoints: &serve.EndpointsStatus{Services: 2, Targets: 5}, Faults: []string{"targets.json: group 1: x"}},
@@ -33,7 +33,7 @@ func answerSources(r *http.Request) any {
 	objects := serve.SourceObjects{Items: []serve.SourceObject{
 		{Kind: "ServiceEntry", Namespace: "shop", Name: "a", Place: "a.yaml: document 1 (line 1)"},
 		{Kind: "ServiceEntry", Namespace: "shop", Name: "aa", Issues: []string{"PTL0101", "PTL9999"}},
-		{Kind: "ServiceEntry", Namespace: "shop", Name: "b", ShadowedBy: "store", Faults: []string{"x"}},
+		{Kind: "ServiceEntry", Namespace: "shop", Name: "b", ShadowedBy: "store", Faults: []string{"x", "y"}, Refused: 2},
 	}}
 	for i := range 105 {
 		objects.Items = append(objects.Items, serve.SourceObject{Kind: "Sidecar", Namespace: "shop", Name: fmt.Sprint("s", i)})
@@ -50,8 +50,8 @@ func TestSourceList(t *testing.T) {
 	}
 	for _, line := range [][]string{
 		{"NAME", "KIND", "OBJECTS", "SHADOWED", "CHANGED", "STATE"}, {"store", "etcd", "3", "0", "-", "ok"},
-		{"mesh", "directory", "3", "1", "1 fault"}, {"gone", "directory", "0", "0", "-", "there is no such directory"},
-		{"targets.json", "endpoints file", "2 services", "-", "-", "1 fault"},
+		{"mesh", "directory", "3", "1", "1 fault, 1 warning"}, {"gone", "directory", "0", "0", "-", "there is no such directory"},
+		{"targets.json", "endpoints file", "2 services", "-", "-", "1 warning"},
 	} {
 		if !clitest.HasLine(out.Out, line) {
 			t.Errorf("no line with %q in\n%s", line, out.Out)
@@ -68,7 +68,7 @@ func TestSourceDescribe(t *testing.T) {
 	for name, lines := range map[string][][]string{
 		"store": {{"writable", "yes"}, {"lag", "0.2 s"}, {"Gateway", "1"}, {"ServiceEntry", "2"}},
 		"mesh": {{"where", "mesh"}, {"writable", "no: change it at its source"}, {"shadowed", "1"}, {"OBJECT", "PLACE", "STATE"},
-			{"serviceentry/shop/a", "a.yaml: document 1 (line 1)", "ok"}, {"serviceentry/shop/aa", "-", "error PTL0101, PTL9999"}, {"serviceentry/shop/b", "-", "shadowed by store, 1 fault"}, {"state", "1 fault"},
+			{"serviceentry/shop/a", "a.yaml: document 1 (line 1)", "ok"}, {"serviceentry/shop/aa", "-", "error PTL0101, PTL9999"}, {"serviceentry/shop/b", "-", "shadowed by store, 2 faults"}, {"state", "1 fault, 1 warning"},
 			{"sidecar/shop/s99"}, {"sidecar: 5 more"}, {"! a.yaml: is empty"},
 		},
 		"kube://east":  {{"state", "the account bob may not list 2 resources"}, {"! bob may not list pods"}, {"! bob may not list nodes"}},

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -33,9 +34,18 @@ func (s *server) addClusterSecrets() error {
 	}
 	s.kubeSecrets = clustersecret.New(o)
 	if len(o.Sources) > 0 {
-		s.checks = append(s.checks, rest.Check{Name: "cluster-secrets", Degraded: s.kubeSecrets.Degraded})
+		s.checks = append(s.checks, rest.Check{Name: "cluster-secrets", Degraded: s.clusterSecretsDegraded})
 	}
 	return nil
+}
+
+// clusterSecretsDegraded returns what is wrong with the secrets of clusters, nil if nothing is.
+func (s *server) clusterSecretsDegraded() error {
+	out := []error{s.kubeSecrets.Degraded()}
+	for _, of := range s.secretSources() {
+		out = append(out, of.refused())
+	}
+	return errors.Join(out...)
 }
 
 // secretSources returns the secrets of clusters as sources.
@@ -49,10 +59,10 @@ func (s *server) secretSources() (out []SourceStatus) {
 			one.Objects[secretKind] = n
 		}
 		one.setProblem(of.Degraded)
-		for _, p := range of.Problems {
-			one.Faults = append(one.Faults, faultOf(p))
+		one.addProblems(of.Problems)
+		for _, ended := range endedIn(of) {
+			one.addFault(ended, false)
 		}
-		one.Faults = append(one.Faults, endedIn(of)...)
 		out = append(out, one)
 	}
 	return out

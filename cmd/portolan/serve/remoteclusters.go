@@ -33,9 +33,7 @@ func (s *server) addRemoteClusters(flags []string) {
 		s.flagClusters = s.flagClusters.Set(name, true)
 	}
 	s.worker.AtTaskEnd(s.remote.Follow)
-	s.checks = append(s.checks, rest.Check{Name: "kubernetes", Ready: s.clustersReady, Degraded: func() error {
-		return errors.Join(s.kubernetes.Degraded(), s.remote.Degraded())
-	}})
+	s.checks = append(s.checks, rest.Check{Name: "kubernetes", Ready: s.clustersReady, Degraded: s.kubernetes.Degraded})
 	s.statuses[discovery.Kubernetes] = func() any { return s.kubernetes.Status() }
 }
 

@@ -34,8 +34,10 @@ type SourceObject struct {
 	Place string `json:"place,omitempty"`
 	// ShadowedBy is the source whose object of this key is used instead.
 	ShadowedBy string `json:"shadowedBy,omitempty"`
-	// Faults say what is not served in the form that the source has.
-	Faults []string `json:"faults,omitempty"`
+	// Faults say what is wrong with it. Refused counts those for which it is not served in the form that
+	// the source has; the others are warnings.
+	Faults  []string `json:"faults,omitempty"`
+	Refused int      `json:"refused,omitempty"`
 	// Issues are the codes of findings about the object, if it is used.
 	Issues []string `json:"issues,omitempty"`
 }
@@ -58,6 +60,9 @@ func (s *server) serveSourceObjects(r *http.Request) (any, error) {
 		item := SourceObject{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, Place: o.Place, ShadowedBy: o.By}
 		for _, p := range problems[of] {
 			item.Faults = append(item.Faults, p.Message)
+			if !p.Warning {
+				item.Refused++
+			}
 		}
 		if o.By == "" {
 			for _, v := range verdicts.Of(o.Key()) {
@@ -141,7 +146,7 @@ func (s *server) endpointFiles() (out []SourceStatus) {
 			}
 			for _, flaw := range status.Flaws {
 				if flaw.File == of.Name {
-					one.Faults = append(one.Faults, flaw.String())
+					one.addFault(flaw.String(), flaw.LeftOut)
 				}
 			}
 			out = append(out, one)
@@ -168,7 +173,7 @@ func (s *server) clusterSources() (out []SourceStatus) {
 			source.Where = strings.TrimSpace(source.Where + " (" + status.Secret + ")")
 		}
 		for _, flaw := range status.Flaws {
-			source.Faults = append(source.Faults, flaw.Object+": "+flaw.Reason)
+			source.addFault(flaw.Object+": "+flaw.Reason, flaw.Unread)
 		}
 		out = append(out, source)
 	}

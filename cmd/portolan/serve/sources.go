@@ -59,11 +59,13 @@ type SourceStatus struct {
 	// LagSeconds is how old the served content may be, if that is known.
 	LagSeconds *float64 `json:"lagSeconds,omitempty"`
 	// Problem says what is wrong with the whole source. Where it only sums that up, Details says
-	// it all, such as each right that the account of a cluster lacks. Faults says what is not
-	// served in the form that the source has.
+	// it all, such as each right that the account of a cluster lacks. Faults says what is wrong with
+	// single objects and files. Refused counts those Faults for which something is not served in the
+	// form that the source has; the others are warnings.
 	Problem string   `json:"problem,omitempty"`
 	Details []string `json:"details,omitempty"`
 	Faults  []string `json:"faults,omitempty"`
+	Refused int      `json:"refused,omitempty"`
 	// Differs lists servers of the store whose source has other objects. Absent is true if
 	// another server has this source, but this one does not.
 	Differs []string `json:"differs,omitempty"`
@@ -82,6 +84,21 @@ func (s *SourceStatus) ObjectCount() (objects int) {
 func (s *SourceStatus) setProblem(err error) {
 	if err != nil {
 		s.Problem, s.Details = err.Error(), cluster.Details(err)
+	}
+}
+
+// addProblems adds problems of objects to the faults.
+func (s *SourceStatus) addProblems(all []cache.Problem) {
+	for _, p := range all {
+		s.addFault(faultOf(p), !p.Warning)
+	}
+}
+
+// addFault adds a fault. refused says that something is not served in the form that the source has.
+func (s *SourceStatus) addFault(text string, refused bool) {
+	s.Faults = append(s.Faults, text)
+	if refused {
+		s.Refused++
 	}
 }
 
@@ -160,12 +177,20 @@ func (s *server) storePlace() string {
 // sourcesDegraded returns what is wrong with the sources and their objects, nil if nothing is.
 func (s *server) sourcesDegraded() error {
 	out := []error{s.sources.Degraded()}
-	for _, of := range s.sources.Statuses() {
-		if n := refusedIn(of); n > 0 {
-			out = append(out, fmt.Errorf("source %s: what is not served as it stands there: %d (portolan source describe %[1]s)", of.Name, n))
-		}
+	all := s.sources.Statuses()
+	for i := range all {
+		of := s.sourceStatus(&all[i])
+		out = append(out, of.refused())
 	}
 	return errors.Join(out...)
+}
+
+// refused says how much of a source is not served as it stands there, nil for nothing.
+func (s *SourceStatus) refused() error {
+	if s.Refused == 0 {
+		return nil
+	}
+	return fmt.Errorf("source %s: what is not served as it stands there: %d (portolan source describe %[1]s)", s.Name, s.Refused)
 }
 
 // sourceList describes all sources.
@@ -215,9 +240,7 @@ func (s *server) sourceStatus(source *aggregate.Status) SourceStatus {
 		lag := s.mirror.Staleness().Seconds()
 		out.LagSeconds = &lag
 	}
-	for _, p := range problemsIn(*source) {
-		out.Faults = append(out.Faults, faultOf(p))
-	}
+	out.addProblems(problemsIn(*source))
 	return out
 }
 

@@ -2,10 +2,7 @@ package serve
 
 import (
 	"fmt"
-	"slices"
 
-	"github.com/portolan-mesh/portolan/cache"
-	"github.com/portolan-mesh/portolan/cache/aggregate"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance"
 	"github.com/portolan-mesh/portolan/xds/verdict"
 	"github.com/portolan-mesh/portolan/xds/verdict/finding"
@@ -35,7 +32,6 @@ func (s *server) unreadSources() (out []finding.Finding) {
 			Message: message, Remedy: remedy,
 		})
 	}
-	refused := s.refusedBySource()
 	for _, of := range s.sourceList().Items {
 		see := "see portolan source describe " + of.Name
 		switch {
@@ -44,29 +40,9 @@ func (s *server) unreadSources() (out []finding.Finding) {
 		case of.Problem != "":
 			find(of.Name, unread+of.Problem, see)
 		}
-		if n := refused[of.Name]; n > 0 {
-			find(of.Name, fmt.Sprintf("has what is not served as it stands there: %d", n), see)
+		if of.Refused > 0 {
+			find(of.Name, fmt.Sprintf("has what is not served as it stands there: %d", of.Refused), see)
 		}
 	}
 	return out
-}
-
-// refusedBySource returns how many objects of each source are not served as they stand there.
-func (s *server) refusedBySource() map[string]int {
-	out := map[string]int{}
-	if s.sources != nil {
-		for _, of := range s.sources.Statuses() {
-			out[of.Name] = refusedIn(of)
-		}
-	}
-	for _, of := range s.kubeSecrets.Status() {
-		out[clusterSecrets+of.Cluster] = countRefused(of.Problems)
-	}
-	return out
-}
-
-func refusedIn(source aggregate.Status) int { return countRefused(problemsIn(source)) }
-
-func countRefused(problems []cache.Problem) int {
-	return len(slices.DeleteFunc(slices.Clone(problems), func(p cache.Problem) bool { return p.Warning }))
 }

@@ -4,7 +4,7 @@
 //
 //	Follower.Follow     a hook of the worker: opens the Secrets that changed, and says what is wanted
 //	Follower.Run        adds, reconnects and removes registries until they are what is wanted
-//	Follower.Faults     what is wrong, for verdicts on the Secrets
+//	Follower.Faults     what is wrong, for verdicts on the Secrets; the registries say it as Degraded
 //
 // All servers take the same Secrets from their mirrors. Where a name stands twice, a flag counts
 // before all Secrets, and the oldest Secret before the others (config.Compare), whatever its

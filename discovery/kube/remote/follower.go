@@ -3,7 +3,6 @@ package remote
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -208,11 +207,17 @@ func (f *Follower) reconcile() {
 	}
 	state := make([]followed, 0, len(wanted))
 	for _, e := range wanted {
+		fault := e.err
 		if e.err == nil {
-			e.err = f.connect(e)
+			if e.err = f.connect(e); e.err != nil {
+				fault = fmt.Errorf("%s: %w", e.secret, e.err)
+			}
 		}
 		if e.err != nil {
 			f.standIn(&e)
+		}
+		if is, there := f.running[e.name]; there && is.unusable == "" {
+			is.SetFault(fault)
 		}
 		if e.err != nil && errlist.Cause(e.err) != known[e.name] {
 			f.o.Logger.Warn("a cluster cannot be followed as its Secret says", "cluster", e.name, "secret", e.secret, "err", e.err)
@@ -296,18 +301,4 @@ func (f *Follower) Faults() pmap.Map[Fault] {
 		f.last = next
 	}
 	return f.last
-}
-
-// Degraded says which clusters are followed by a kubeconfig that was replaced, since the new one cannot
-// be used; nil for none. The registries of those that have none at all say so.
-func (f *Follower) Degraded() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	var reasons []error
-	for _, of := range f.state {
-		if of.err != nil && of.by.unusable == "" {
-			reasons = append(reasons, fmt.Errorf("cluster %s of %s: %w", of.name, of.secret, of.err))
-		}
-	}
-	return errors.Join(reasons...)
 }

@@ -253,10 +253,15 @@ func TestFaults(t *testing.T) {
 	r.faults(map[string]string{"istio-system/one none": "kubeconfig: "})
 	r.put("istio-system/one", 1, "true", map[string]string{"east": "kind: topsecret"})
 	r.faults(map[string]string{"istio-system/one east": "kubeconfig: "})
-	if err := r.Degraded(); err == nil || strings.Contains(err.Error(), "topsecret") {
-		t.Errorf("it is degraded by %v", err)
+	const fault = "cluster east: secret/istio-system/one: kubeconfig: is no valid kubeconfig: check its YAML and the types of its fields; the last good kubeconfig is used"
+	r.await("the registry tells the fault", func() bool { return r.clusters.Status()[0].Degraded == fault })
+	if of := r.clusters.Registries()[0]; of.Degraded().Error() != fault || of.SourceStatuses()[0].Problem != fault {
+		t.Errorf("it is degraded by %v, and its source is %+v", of.Degraded(), of.SourceStatuses()[0])
 	}
 	r.has("10.0.0.1")
+	if _, confirmed := r.clusters.Registries()[0].Known(); !confirmed {
+		t.Error("what it follows by the last good kubeconfig is not saved")
+	}
 	r.put("istio-system/one", 1, "true", map[string]string{"east": east})
 	r.faults(nil)
 	a.GoAway(true)
@@ -271,12 +276,13 @@ func TestFaults(t *testing.T) {
 	had := r.ring
 	r.change(func() { r.ring = &seal.Ring{} })
 	r.faults(map[string]string{"istio-system/one east": "open secret/istio-system/one"})
+	r.await("the registry tells that", func() bool {
+		return strings.HasPrefix(r.clusters.Status()[0].Degraded, "cluster east: open secret/istio-system/one: ")
+	})
 	r.has("10.0.0.1")
 	r.change(func() { r.ring = had })
 	r.faults(nil)
-	if err := r.Degraded(); err != nil {
-		t.Error(err)
-	}
+	r.await("nothing is wrong", func() bool { return r.clusters.Degraded() == nil })
 }
 
 // saved is what was last known, whatever the source.
@@ -318,9 +324,6 @@ func TestUnusableFromTheStart(t *testing.T) {
 			err := r.clusters.Degraded()
 			return err != nil && strings.HasPrefix(err.Error(), served) && strings.Contains(err.Error(), ": kubeconfig: "+c.why) && !strings.Contains(err.Error(), "topsecret")
 		})
-	}
-	if err := r.Degraded(); err != nil {
-		t.Errorf("it is said twice: %v", err)
 	}
 	r.await("it waits for nothing", func() bool { return r.clusters.Ready() == nil })
 	r.put("istio-system/one", 1, "true", map[string]string{"east": moved})

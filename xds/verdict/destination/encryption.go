@@ -121,7 +121,7 @@ func (j *judge) lacking(object *config.Config, spec *networking.DestinationRule,
 				why, never = j.UnreadSecrets(p.Namespace)
 			}
 			if never {
-				v.Message = fmt.Sprintf("it is not known whether secret %s exists, %s: its secrets were not read since the server started. Proxies that have it keep it, from others nothing reaches the service", lack.Secret, p.Namespace)
+				v.Message = verdict.UnknownSecret(lack.Secret, p.Namespace, "Proxies that have it keep it, from others nothing reaches the service")
 			}
 			switch {
 			case lack.Secret == "":

@@ -110,7 +110,7 @@ func (j *judge) uncertified(object *config.Config, field string, s *routing.Serv
 				v.Remedy = fmt.Sprintf("store it, as with portolan secret tls %s -n %s --cert FILE --key FILE, and --ca FILE to verify clients: the server opens by itself%s", lack.Secret, namespace, j.OrReadIt(object, namespace))
 				why, never := j.UnreadSecrets(namespace)
 				if never {
-					v.Message = fmt.Sprintf("it is not known whether secret %s exists, %s: its secrets were not read since the server started. Gateways that have it keep it, others do not answer for the hosts of this server", lack.Secret, namespace)
+					v.Message = verdict.UnknownSecret(lack.Secret, namespace, "Gateways that have it keep it, others do not answer for the hosts of this server")
 				}
 				if why != "" {
 					v.Remedy = fmt.Sprintf("have the secrets of that namespace read (%s), or %s", why, v.Remedy)

@@ -17,6 +17,8 @@ import (
 // misdirected warns of hosts of which no Gateway of a VirtualService gets a request, because
 // clients over TLS go to a server with a more specific host.
 func (j *judge) misdirected(vs *routing.VirtualService) {
+	var owners []*routing.Server // in the order of the hosts
+	byOwner := map[*routing.Server]*hosts{}
 	for i, h := range vs.Hosts {
 		var owner *routing.Server
 		served := false
@@ -39,9 +41,16 @@ func (j *judge) misdirected(vs *routing.VirtualService) {
 		if served || owner == nil {
 			continue
 		}
+		if byOwner[owner] == nil {
+			owners, byOwner[owner] = append(owners, owner), &hosts{}
+		}
+		byOwner[owner].add(i, h)
+	}
+	for _, owner := range owners {
+		lost := byOwner[owner]
 		j.Add(verdict.Verdict{
-			Code: verdict.HostOutsideGateway, Field: verdict.At("spec.hosts", i), Other: owner.Gateway.Key(),
-			Message: fmt.Sprintf("requests for %q go to a server of %s on %s, whose hosts name it more exactly: these routes get none", h, owner.Gateway.Key(), placeOf(owner)),
+			Code: verdict.HostOutsideGateway, Field: lost.field(), Other: owner.Gateway.Key(),
+			Message: fmt.Sprintf("requests for %s go to a server of %s on %s, whose hosts name %s more exactly: these routes get none", &lost.names, owner.Gateway.Key(), placeOf(owner), lost.them()),
 			Remedy:  "name that Gateway in gateways too, or give the routes to a host of their own",
 		})
 	}

@@ -3,6 +3,7 @@ package routing
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	networking "istio.io/api/networking/v1alpha3"
@@ -115,16 +116,55 @@ func (j *judge) gatewayHosts(vs *routing.VirtualService, written *networking.Vir
 		return
 	}
 	servers := j.Mesh().Gateway(key.Path()).Servers
+	var outside hosts
 	for i, h := range vs.Hosts {
-		if slices.ContainsFunc(servers, func(s *routing.Server) bool { return s.Serves(vs, h) }) {
-			continue
+		if !slices.ContainsFunc(servers, func(s *routing.Server) bool { return s.Serves(vs, h) }) {
+			outside.add(i, h)
 		}
-		j.Add(verdict.Verdict{
-			Code: verdict.HostOutsideGateway, Field: verdict.At("spec.hosts", i), Other: key,
-			Message: fmt.Sprintf("%q is no host that %s serves for namespace %s: the gateway has no route for it", h, key, vs.Config.Namespace),
-			Remedy:  "add it to the hosts of a server of the Gateway: " + hostsOf(servers),
-		})
 	}
+	if len(outside.at) == 0 {
+		return
+	}
+	j.Add(verdict.Verdict{
+		Code: verdict.HostOutsideGateway, Field: outside.field(), Other: key,
+		Message: fmt.Sprintf("%s that %s serves for namespace %s: the gateway has no route for %s", outside.say("is no host", "are no hosts"), key, vs.Config.Namespace, outside.them()),
+		Remedy:  fmt.Sprintf("add %s to the hosts of a server of the Gateway: %s", outside.them(), hostsOf(servers)),
+	})
+}
+
+// hosts are hosts of a VirtualService of which one thing is to be said.
+type hosts struct {
+	at    []int // in spec.hosts
+	names verdict.Names
+}
+
+func (h *hosts) add(at int, name host.Name) {
+	h.at = append(h.at, at)
+	h.names.Add(strconv.Quote(string(name)))
+}
+
+// field returns the field of the only host, or the one of all.
+func (h *hosts) field() string {
+	if len(h.at) == 1 {
+		return verdict.At("spec.hosts", h.at[0])
+	}
+	return "spec.hosts"
+}
+
+// say names the hosts, with what is said of one or of several.
+func (h *hosts) say(one, several string) string {
+	if len(h.at) == 1 {
+		return h.names.String() + " " + one
+	}
+	return h.names.String() + " " + several
+}
+
+// them stands for the hosts in a sentence that has named them.
+func (h *hosts) them() string {
+	if len(h.at) == 1 {
+		return "it"
+	}
+	return "them"
 }
 
 // ingressBehind returns the Ingress from which the Gateway of a key is derived; false if users wrote

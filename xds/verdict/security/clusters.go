@@ -26,7 +26,7 @@ func (j *judge) clusters(object *config.Config, spec *secret.Spec) {
 		return
 	}
 	for _, name := range remote.Names(object) {
-		v := verdict.Verdict{Field: "sealed.entries[" + name + "]"}
+		v := verdict.Verdict{Field: fieldOf(name)}
 		holder := remote.Holder(name, j.Objects(schema.Secret, root))
 		fault := j.ClusterFault(object.Key().Path(), name)
 		switch {

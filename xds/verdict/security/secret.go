@@ -23,13 +23,13 @@ func (j *judge) secret(object *config.Config) {
 	j.Read(verdict.SecretRow, object.Key().Path())
 	if verdict.Unopened(spec, j.Facts()) {
 		j.Add(verdict.Verdict{
-			Code: verdict.SecretClosed, Field: "sealed",
+			Code: verdict.SecretClosed, Field: "data",
 			Message: fmt.Sprintf("is sealed with key %s, which the leading server lacks: proxies of that server do not get the secret", spec.Sealed.Box.Key),
 			Remedy:  "hand the key over with portolan secret key export and import, or store the secret again",
 		})
 	}
 	for _, c := range spec.Sealed.Certificates {
-		v := verdict.Verdict{Code: verdict.CertificateEnds, Field: "sealed.certificates[" + c.Entry + "]"}
+		v := verdict.Verdict{Code: verdict.CertificateEnds, Field: fieldOf(c.Entry)}
 		switch at := c.NotAfter.Format(time.RFC3339); verdict.StageOf(c, j.Facts().Minute) {
 		case verdict.Ended:
 			v.Message, v.Remedy = fmt.Sprintf("%q ended on %s: peers refuse it", c.Subject, at), "renew it, and store the new one with portolan secret tls"
@@ -43,3 +43,6 @@ func (j *judge) secret(object *config.Config) {
 		j.Add(v)
 	}
 }
+
+// fieldOf returns the field that an entry of a Secret has in the document that users write.
+func fieldOf(entry string) string { return "data[" + entry + "]" }
