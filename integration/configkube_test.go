@@ -33,6 +33,12 @@ func TestConfigOfACluster(t *testing.T) {
 	if text := s.must("", "get", "serviceentry", "reviews", "-n", "shop", "-o", "yaml"); !strings.Contains(text, "portolan.io/source: "+name) {
 		t.Errorf("an object of a cluster does not say so: %s", text)
 	}
+	for _, from := range []*server{hub, s} {
+		whole := from.must("", "get", "se,vs,dr,gw", "-n", "shop", "-o", "yaml")
+		if text := s.must(whole, "diff", "-f", "-"); text != "" {
+			t.Errorf("the same objects differ from those of a cluster:\n%s", text)
+		}
+	}
 	if text := s.must("", "describe", "serviceentry", "reviews", "-n", "shop"); !strings.Contains(text, name) {
 		t.Errorf("describe does not say where an object is from: %s", text)
 	}

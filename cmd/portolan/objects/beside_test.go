@@ -11,6 +11,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cmd/portolan/clitest"
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/resttest"
 	"github.com/portolan-mesh/portolan/xds/admin"
 	"github.com/portolan-mesh/portolan/xds/verdict/finding"
@@ -86,6 +87,26 @@ func TestWhatTheStoreDoesNotHaveIsOfASource(t *testing.T) {
 	o := a.Do(t, clitest.Entry("web", mine), "diff", "-f", "-")
 	clitest.Same(t, "diff", o.Err, "Warning: serviceentry/shop/web comes from the source files, web.yaml, and is compared with that: "+
 		"an apply makes an object of the store, which is used instead if the store goes first (portolan source list), and is refused if not\n")
+}
+
+// TestDiffOfAnObjectOfASource: a file that kubectl wrote differs from an object of a source only
+// where an apply would change something. What servers and kubectl add is no difference.
+func TestDiffOfAnObjectOfASource(t *testing.T) {
+	t.Parallel()
+	s, _ := resttest.StartBeside(t, false, clitest.Entry("web", mine), clitest.Entry("api", mine+", annotations: {team: a}"))
+	a := line.On(s)
+	of := func(name, annotations string) string {
+		return clitest.Entry(name, mine+`, annotations: {kubectl.kubernetes.io/last-applied-configuration: "{}"`+annotations+`},
+  resourceVersion: "17", uid: 8d2f, generation: 3, creationTimestamp: "2026-01-02T03:04:05Z",
+  managedFields: [{manager: kubectl, operation: Update, apiVersion: networking.istio.io/v1, fieldsType: FieldsV1, fieldsV1: {"f:spec": {}}}]`)
+	}
+	clitest.Same(t, "the diff of the same objects", a.Must(t, of("web", "")+"---\n"+of("api", ", team: a"), "diff", "-f", "-"), "")
+	clitest.Same(t, "the diff of what get shows", a.Must(t, a.Must(t, "", "get", "se", "-n", "shop", "-o", "yaml"), "diff", "-f", "-"), "")
+	o := a.Do(t, of("api", ", team: b"), "diff", "-f", "-")
+	want := "--- serviceentry/shop/api\tfiles, api.yaml\n+++ serviceentry/shop/api\tstdin\n"
+	if o.Code != exit.Differences || !strings.HasPrefix(o.Out, want) || !strings.Contains(o.Out, "\n-    team: a\n+    team: b\n") || strings.Count(o.Out, "\n-") != 1 {
+		t.Errorf("%+v", o)
+	}
 }
 
 // TestTablesSayWhereObjectsAreFrom: a table has the sources once an object is from elsewhere than the
