@@ -76,6 +76,16 @@ func TestObjectsOfFilesHaveConditions(t *testing.T) {
 		if out := s.try("", "wait", "virtualservice/reviews", "-n", "shop"); out.code == 0 || !strings.Contains(out.stderr, "sbset") {
 			t.Errorf("wait says %+v", out)
 		}
+		for args, want := range map[string]string{
+			"get virtualservices -n shop -o yaml": "Warning: source " + dir.path + " has objects of the kind VirtualService that are not served as they stand there (1): see portolan source describe " + dir.path + "\n",
+			"get virtualservice/reviews -n shop":  "Warning: source " + dir.path + " has virtualservice/shop/reviews in a form that is not served: see portolan source describe " + dir.path + "\n",
+			"get serviceentries -A -o json":       "",
+			"get virtualservices -n other":        "No virtualservices found in namespace other; -A looks in all.\n",
+		} {
+			if out := s.try("", strings.Fields(args)...); out.code != 0 || out.stderr != want || strings.Contains(out.stdout, "Warning") {
+				t.Errorf("%s: exit code %d, %s", args, out.code, out.stderr)
+			}
+		}
 		if text, err := s.get("/readyz?verbose", nil); err != nil || !strings.Contains(string(text), "not served as it stands there: 1") {
 			t.Errorf("%s, %v", text, err)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/resttest"
 	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/xds/verdict/finding"
 )
 
@@ -80,7 +81,7 @@ func TestAnalyzeTellsOfASourceThatIsNotRead(t *testing.T) {
 func TestGetTellsOfASourceThatIsNotRead(t *testing.T) {
 	t.Parallel()
 	a := line.On(resttest.Start(t, 0, func(o *rest.Options) {
-		o.Behind = func() []string { return []string{"source kube://east cannot be read as it is now"} }
+		o.Behind = func(config.Key) []string { return []string{"source kube://east cannot be read as it is now"} }
 	}))
 	const told = "Warning: source kube://east cannot be read as it is now\n"
 	const absent = "portolan: serviceentry/default/web: not found: see those there are with portolan get serviceentries -A\n"

@@ -100,11 +100,11 @@ func (s *server) problemsOf(name string) map[string][]cache.Problem {
 	if s.sources == nil {
 		return out
 	}
-	for _, of := range s.sources.Statuses() {
+	for _, of := range s.sources.States() {
 		if of.Name != name {
 			continue
 		}
-		for _, p := range problemsIn(of) {
+		for _, p := range problemsIn(of.Cache) {
 			if p.Object != "" {
 				out[p.Object] = append(out[p.Object], p)
 			}

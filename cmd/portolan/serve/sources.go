@@ -99,8 +99,8 @@ type configCache interface {
 
 // problemsIn returns the problems of the objects in a source, nil for a source that reports
 // none.
-func problemsIn(source aggregate.Status) []cache.Problem {
-	if of, ok := source.Cache.(interface{ Problems() []cache.Problem }); ok {
+func problemsIn(source aggregate.Follower) []cache.Problem {
+	if of, ok := source.(interface{ Problems() []cache.Problem }); ok {
 		return of.Problems()
 	}
 	return nil
@@ -160,8 +160,8 @@ func (s *server) storePlace() string {
 // sourcesDegraded returns what is wrong with the sources and their objects, nil if nothing is.
 func (s *server) sourcesDegraded() error {
 	out := []error{s.sources.Degraded()}
-	for _, of := range s.sources.Statuses() {
-		if n := refusedIn(of); n > 0 {
+	for _, of := range s.sources.States() {
+		if n := len(refusedOf(problemsIn(of.Cache))); n > 0 {
 			out = append(out, fmt.Errorf("source %s: what is not served as it stands there: %d (portolan source describe %[1]s)", of.Name, n))
 		}
 	}
@@ -215,7 +215,7 @@ func (s *server) sourceStatus(source *aggregate.Status) SourceStatus {
 		lag := s.mirror.Staleness().Seconds()
 		out.LagSeconds = &lag
 	}
-	for _, p := range problemsIn(*source) {
+	for _, p := range problemsIn(source.Cache) {
 		out.Faults = append(out.Faults, faultOf(p))
 	}
 	return out
