@@ -72,7 +72,7 @@ func TestObjectsOfFilesHaveConditions(t *testing.T) {
 		})
 		// A broken edit changes nothing, and all commands about the object report it.
 		dir.write("routes.yaml", strings.ReplaceAll(x.routes(0, 100), "subset: v2", "sbset: v2"))
-		shows("describe tells of the fault", `(?s)NOT SERVED AS IT STANDS IN ITS SOURCE.*sbset`, "describe", "virtualservice", "reviews", "-n", "shop")
+		shows("describe tells of the fault", `(?s)NOT SERVED AS IT STANDS IN ITS SOURCE.*sbset.*CONDITION.*Accepted +True .*what is served of it from `, "describe", "virtualservice", "reviews", "-n", "shop")
 		if out := s.try("", "wait", "virtualservice/reviews", "-n", "shop"); out.code == 0 || !strings.Contains(out.stderr, "sbset") {
 			t.Errorf("wait says %+v", out)
 		}

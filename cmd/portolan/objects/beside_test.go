@@ -109,6 +109,36 @@ func TestDiffOfAnObjectOfASource(t *testing.T) {
 	}
 }
 
+// TestAllAreThoseOfTheStore: --all changes the objects of the store alone. It names the others and where
+// they are, and fails if there are no others. Commands that only read take all.
+func TestAllAreThoseOfTheStore(t *testing.T) {
+	t.Parallel()
+	s, _ := resttest.StartBeside(t, false, clitest.Entry("web", mine), clitest.Entry("api", mine), clitest.Entry("far", ", namespace: zoo"))
+	a := line.On(s)
+	const (
+		one = "serviceentry/zoo/far: the object comes from the source files, far.yaml: change it there\n"
+		two = "2 objects come from the source files: change them there, such as serviceentry/shop/api (files, api.yaml)\n"
+	)
+	for args, want := range map[string]string{
+		"delete se --all -n zoo":     "portolan: nothing was deleted: " + one,
+		"delete all --all -n shop":   "portolan: nothing was deleted: " + two,
+		"delete se -l app=shop -A":   "portolan: nothing was deleted: " + two,
+		"label se --all -n shop a=b": "portolan: nothing was labeled: " + two,
+		"edit se --all -n shop":      "portolan: nothing was edited: " + two,
+	} {
+		if o := a.Do(t, "", strings.Fields(args)...); o.Code != exit.Failure || o.Out != "" || o.Err != want {
+			t.Errorf("%s: %+v", args, o)
+		}
+	}
+	clitest.Same(t, "labels", a.Must(t, "", "label", "se", "--all", "-n", "shop", "--list"), "serviceentry/shop/api  app=shop\nserviceentry/shop/web  app=shop\n")
+	a.Must(t, clitest.Entry("own", mine)+"---\n"+clitest.Entry("web", mine), "apply", "-f", "-")
+	o := a.Do(t, "", "delete", "se", "--all", "-n", "shop", "--yes")
+	if o.Code != exit.OK || !strings.Contains(o.Out, "serviceentry/shop/own  deleted") || !strings.Contains(o.Out, "serviceentry/shop/web  deleted") ||
+		o.Err != "Warning: serviceentry/shop/api: the object comes from the source files, api.yaml: change it there\n" {
+		t.Errorf("%+v", o)
+	}
+}
+
 // TestTablesSayWhereObjectsAreFrom: a table has the sources once an object is from elsewhere than the
 // store, and a wide one always.
 func TestTablesSayWhereObjectsAreFrom(t *testing.T) {
@@ -161,6 +191,17 @@ func TestDescribeAnObjectOfAFile(t *testing.T) {
 	golden.Assert(t, out.Out, "describe-object-file.txt")
 	out, err = serving(t, answer, "describe", "vs/reviews", "-n", "shop", "-o", "yaml")
 	if err != nil || !strings.Contains(out.Out, "\nsource: 'conf, shop/reviews.yaml: document 1 (line 1)'\n") || !strings.Contains(out.Out, "propagation:") {
+		t.Errorf("%v\n%s", err, out.Out)
+	}
+	out, err = serving(t, func(r *http.Request) any {
+		if got, ok := answer(r).(admin.Propagation); ok {
+			got.Faults = []string{`spec.http[0].rout: unknown field`}
+			return got
+		}
+		return answer(r)
+	}, "describe", "vs/reviews", "-n", "shop")
+	_, rest, found := strings.Cut(out.Out, "\n\nNOT SERVED AS IT STANDS IN ITS SOURCE, BUT AS IT WAS BEFORE: ALL BELOW IS ABOUT THAT\nspec.http[0].rout: unknown field\n\n")
+	if err != nil || !found || !strings.Contains(rest, "FINDING") {
 		t.Errorf("%v\n%s", err, out.Out)
 	}
 	out, err = serving(t, func(*http.Request) any {
