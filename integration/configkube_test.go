@@ -51,6 +51,10 @@ func TestConfigOfACluster(t *testing.T) {
 			t.Errorf("deleting an object of a cluster: exit code %d, %s", out.code, out.stderr)
 		}
 	}
+	out = s.try("", "delete", "virtualservice", "--all", "-n", "shop", "--yes")
+	if want := "portolan: nothing was deleted: virtualservice/shop/reviews: the object comes from the source " + name; out.code == 0 || !strings.HasPrefix(out.stderr, want) {
+		t.Errorf("deleting all objects of a kind of a cluster: exit code %d, %s", out.code, out.stderr)
+	}
 
 	hub.kill()
 	named := func() {
