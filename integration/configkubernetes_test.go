@@ -183,8 +183,9 @@ func (k *kubeCluster) expectStatusRights(s *server, source string) {
 		k.must("PUT", rbacPath+"clusterroles/portolan", string(text))
 	}
 	for verb, words := range map[string]string{
-		"get": "the account may not get serviceentries.networking.istio.io: ", "patch": "the account may not patch serviceentries.networking.istio.io/status: ",
+		"get": "the account follower may not get serviceentries.networking.istio.io in all namespaces: ", "patch": "the account follower may not patch serviceentries.networking.istio.io/status in all namespaces: ",
 	} {
+		words += "grant it the verb " + verb + " (see docs/tasks/read-objects-of-a-cluster.md)"
 		without := whole.DeepCopy()
 		without.Rules = slices.DeleteFunc(without.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Verbs, verb) })
 		grant(without)
