@@ -2,6 +2,8 @@ package integration
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -96,6 +98,18 @@ func TestObjectsOfFilesHaveConditions(t *testing.T) {
 			}
 			return nil
 		})
+		// A file that is no YAML may have any object.
+		dir.write("torn.yaml", "kind: [")
+		eventually(t, "get warns of the file", func() error {
+			want := "Warning: source " + dir.path + " has what cannot be read, and may be any object (1): see portolan source describe " + dir.path + "\n"
+			if out := s.try("", "get", "serviceentries", "-A", "-o", "name"); out.stderr != want {
+				return fmt.Errorf("%+v", out)
+			}
+			return nil
+		})
+		if err := os.Remove(filepath.Join(dir.path, "torn.yaml")); err != nil {
+			t.Fatal(err)
+		}
 		// An object with only warnings is served.
 		beside := fill(addressed, "$name", "beside", "$port", 5432, "$target", 1)
 		dir.write("shop/one.yaml", beside)
