@@ -48,6 +48,10 @@ func TestSoakConfigOfKubernetes(t *testing.T) {
 	if out := s.must("", "source", "describe", name); !strings.Contains(out, "spec.hosts[0]") {
 		t.Errorf("the fault of an object is not shown: %s", out)
 	}
+	const refused = "Warning: source " + name + " has objects of the kind VirtualService that are not served as they stand there (1): see portolan source describe " + name + "\n"
+	if out := s.try("", "get", "virtualservices", "-A", "-o", "json"); out.code != 0 || out.stderr != refused {
+		t.Errorf("get does not warn of what is refused: %+v", out)
+	}
 	k.expectStatusRights(s, name)
 	version := k.get(networking + "serviceentries/one").GetResourceVersion()
 
