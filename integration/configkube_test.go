@@ -33,6 +33,12 @@ func TestConfigOfACluster(t *testing.T) {
 	if text := s.must("", "get", "serviceentry", "reviews", "-n", "shop", "-o", "yaml"); !strings.Contains(text, "portolan.io/source: "+name) {
 		t.Errorf("an object of a cluster does not say so: %s", text)
 	}
+	for _, from := range []*server{hub, s} {
+		whole := from.must("", "get", "se,vs,dr,gw", "-n", "shop", "-o", "yaml")
+		if text := s.must(whole, "diff", "-f", "-"); text != "" {
+			t.Errorf("the same objects differ from those of a cluster:\n%s", text)
+		}
+	}
 	if text := s.must("", "describe", "serviceentry", "reviews", "-n", "shop"); !strings.Contains(text, name) {
 		t.Errorf("describe does not say where an object is from: %s", text)
 	}
@@ -44,6 +50,10 @@ func TestConfigOfACluster(t *testing.T) {
 		if out.code == 0 || !strings.Contains(out.stderr, words) {
 			t.Errorf("deleting an object of a cluster: exit code %d, %s", out.code, out.stderr)
 		}
+	}
+	out = s.try("", "delete", "virtualservice", "--all", "-n", "shop", "--yes")
+	if want := "portolan: nothing was deleted: virtualservice/shop/reviews: the object comes from the source " + name; out.code == 0 || !strings.HasPrefix(out.stderr, want) {
+		t.Errorf("deleting all objects of a kind of a cluster: exit code %d, %s", out.code, out.stderr)
 	}
 
 	hub.kill()

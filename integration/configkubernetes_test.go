@@ -48,6 +48,10 @@ func TestSoakConfigOfKubernetes(t *testing.T) {
 	if out := s.must("", "source", "describe", name); !strings.Contains(out, "spec.hosts[0]") {
 		t.Errorf("the fault of an object is not shown: %s", out)
 	}
+	const refused = "Warning: source " + name + " has objects of the kind VirtualService that are not served as they stand there (1): see portolan source describe " + name + "\n"
+	if out := s.try("", "get", "virtualservices", "-A", "-o", "json"); out.code != 0 || !strings.HasPrefix(out.stderr, refused) {
+		t.Errorf("get does not warn of what is refused: %+v", out)
+	}
 	k.expectStatusRights(s, name)
 	version := k.get(networking + "serviceentries/one").GetResourceVersion()
 
@@ -183,8 +187,9 @@ func (k *kubeCluster) expectStatusRights(s *server, source string) {
 		k.must("PUT", rbacPath+"clusterroles/portolan", string(text))
 	}
 	for verb, words := range map[string]string{
-		"get": "the account may not get serviceentries.networking.istio.io: ", "patch": "the account may not patch serviceentries.networking.istio.io/status: ",
+		"get": "the account follower may not get serviceentries.networking.istio.io in all namespaces: ", "patch": "the account follower may not patch serviceentries.networking.istio.io/status in all namespaces: ",
 	} {
+		words += "grant it the verb " + verb + " (see docs/tasks/read-objects-of-a-cluster.md)"
 		without := whole.DeepCopy()
 		without.Rules = slices.DeleteFunc(without.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Verbs, verb) })
 		grant(without)

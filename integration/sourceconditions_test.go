@@ -2,6 +2,8 @@ package integration
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -72,9 +74,19 @@ func TestObjectsOfFilesHaveConditions(t *testing.T) {
 		})
 		// A broken edit changes nothing, and all commands about the object report it.
 		dir.write("routes.yaml", strings.ReplaceAll(x.routes(0, 100), "subset: v2", "sbset: v2"))
-		shows("describe tells of the fault", `(?s)NOT SERVED AS IT STANDS IN ITS SOURCE.*sbset`, "describe", "virtualservice", "reviews", "-n", "shop")
+		shows("describe tells of the fault", `(?s)NOT SERVED AS IT STANDS IN ITS SOURCE.*sbset.*CONDITION.*Accepted +True .*what is served of it from `, "describe", "virtualservice", "reviews", "-n", "shop")
 		if out := s.try("", "wait", "virtualservice/reviews", "-n", "shop"); out.code == 0 || !strings.Contains(out.stderr, "sbset") {
 			t.Errorf("wait says %+v", out)
+		}
+		for args, want := range map[string]string{
+			"get virtualservices -n shop -o yaml": "Warning: source " + dir.path + " has objects of the kind VirtualService that are not served as they stand there (1): see portolan source describe " + dir.path + "\n",
+			"get virtualservice/reviews -n shop":  "Warning: source " + dir.path + " has virtualservice/shop/reviews in a form that is not served: see portolan source describe " + dir.path + "\n",
+			"get serviceentries -A -o json":       "",
+			"get virtualservices -n other":        "No virtualservices found in namespace other; -A looks in all.\n",
+		} {
+			if out := s.try("", strings.Fields(args)...); out.code != 0 || out.stderr != want || strings.Contains(out.stdout, "Warning") {
+				t.Errorf("%s: exit code %d, %s", args, out.code, out.stderr)
+			}
 		}
 		if text, err := s.get("/readyz?verbose", nil); err != nil || !strings.Contains(string(text), "not served as it stands there: 1") {
 			t.Errorf("%s, %v", text, err)
@@ -88,6 +100,18 @@ func TestObjectsOfFilesHaveConditions(t *testing.T) {
 			}
 			return nil
 		})
+		// A file that is no YAML may have any object.
+		dir.write("torn.yaml", "kind: [")
+		eventually(t, "get warns of the file", func() error {
+			want := "Warning: source " + dir.path + " has what cannot be read, and may be any object (1): see portolan source describe " + dir.path + "\n"
+			if out := s.try("", "get", "serviceentries", "-A", "-o", "name"); out.stderr != want {
+				return fmt.Errorf("%+v", out)
+			}
+			return nil
+		})
+		if err := os.Remove(filepath.Join(dir.path, "torn.yaml")); err != nil {
+			t.Fatal(err)
+		}
 		// An object with only warnings is served.
 		beside := fill(addressed, "$name", "beside", "$port", 5432, "$target", 1)
 		dir.write("shop/one.yaml", beside)

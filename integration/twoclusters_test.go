@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -224,6 +225,26 @@ func (x *twoClusters) host(service string) string {
 	return service + "." + x.ns + ".svc.cluster.local"
 }
 
+// described waits until describe names each cluster of the Service web once, with its address alone, and
+// the list of services names each cluster once.
+func (x *twoClusters) described() {
+	x.t.Helper()
+	eventually(x.t, "each definition has its cluster", func() error {
+		out := x.must("", "describe", "service", x.host("web"))
+		for cluster, address := range x.addresses {
+			from := fmt.Sprintf("from cluster %s: Service %s/web", cluster, x.ns)
+			row := regexp.MustCompile(`(?m)^Kubernetes .* ` + regexp.QuoteMeta(address) + ` .* ` + from + `$`)
+			if strings.Count(out, from) != 1 || !row.MatchString(out) || !strings.Contains(out, "Kubernetes ("+cluster+") ") {
+				return fmt.Errorf("%s is not there once:\n%s", from, out)
+			}
+		}
+		if out = x.must("", "describe", "service", "-n", x.ns); !regexp.MustCompile(`(?m)^` + x.host("web") + ` .* Kubernetes \(east,west\) `).MatchString(out) {
+			return fmt.Errorf("%s", out)
+		}
+		return nil
+	})
+}
+
 func (x *twoClusters) replies(host string, names ...string) {
 	x.t.Helper()
 	awaitReplies(x.t, request{port: x.port, host: host}, names...)
@@ -358,6 +379,7 @@ func (x *twoClusters) run(v protocol.Variant) {
 			x.t.Errorf("a proxy of the cluster %s has the address in %s: %v", x.home, cluster, is)
 		}
 	}
+	x.described()
 
 	x.replies(x.host("outside"), "outside")
 	x.replies(x.host("early"), "early")

@@ -36,6 +36,8 @@ type State struct {
 	Complete bool
 	// Err says what is wrong with the source; nil for nothing.
 	Err error
+	// Cache is the cache of the source.
+	Cache Follower
 }
 
 // States describes the sources other than the store, in the order of their priority.
@@ -44,7 +46,7 @@ func (c *Cache) States() []State {
 	out := make([]State, len(others))
 	for i := range others {
 		m := &others[i]
-		out[i] = State{Name: m.Name, Err: m.trouble()}
+		out[i] = State{Name: m.Name, Err: m.trouble(), Cache: m.Cache}
 		parts, ok := m.Cache.(interface{ Whole() bool })
 		out[i].Complete = out[i].Err == nil && m.snapshot != nil && (!ok || parts.Whole())
 	}

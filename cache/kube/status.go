@@ -174,20 +174,14 @@ func (w *StatusWriter) write(ctx context.Context, path string) (wrote bool, err 
 	switch {
 	case apierrors.IsNotFound(err):
 		return false, nil // its deletion will be seen
-	case apierrors.IsForbidden(err):
-		return false, fmt.Errorf("read %s: the account may not get %s: grant it the verb get", key, resource.GroupResource())
 	case err != nil:
-		return false, fmt.Errorf("read %s: %w", key, err)
+		return false, fmt.Errorf("read %s: %w", key, w.Cache.o.Cluster.Lacking("get", resource.GroupResource().String(), err))
 	case string(there.GetUID()) != want.uid:
 		return false, nil // the new object will be seen
 	}
 	if !want.held(there) {
-		err := apply(ctx, client, there, want.status)
-		if apierrors.IsForbidden(err) {
-			err = fmt.Errorf("the account may not patch %s/status: grant it the verb patch", resource.GroupResource())
-		}
-		if err != nil {
-			return true, fmt.Errorf("write the status of %s: %w", key, err)
+		if err := apply(ctx, client, there, want.status); err != nil {
+			return true, fmt.Errorf("write the status of %s: %w", key, w.Cache.o.Cluster.Lacking("patch", resource.GroupResource().String()+"/status", err))
 		}
 	}
 	w.written[path] = want.texts

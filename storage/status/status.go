@@ -107,15 +107,16 @@ func SeenCondition(revision int64) Condition {
 	return Condition{Type: Accepted, Status: True, Reason: "Valid", Message: fmt.Sprintf("revision %d is valid and was seen by the servers", revision)}
 }
 
-// SeenIn returns the condition Accepted of an object of another source than the store.
+// SeenIn returns the condition Accepted of an object of another source than the store. It is about
+// what is served, which may be older than what the source has.
 func SeenIn(source string) Condition {
-	return Condition{Type: Accepted, Status: True, Reason: "Valid", Message: "its content in " + source + " is valid and was seen by the servers"}
+	return Condition{Type: Accepted, Status: True, Reason: "Valid", Message: "what is served of it from " + source + " is valid and was seen by the servers"}
 }
 
 // UnjudgedIn returns the conditions of an object of another source than the store that the
 // servers have seen, while nobody knows which proxies have it.
 func UnjudgedIn(source string) []Condition {
-	message := "it is not known yet which proxies have its content in " + source
+	message := "it is not known yet which proxies have what is served of it from " + source
 	return []Condition{
 		SeenIn(source),
 		{Type: Programmed, Status: Unknown, Reason: Reconciling, Message: message},

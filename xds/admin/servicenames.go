@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"fmt"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,9 +48,9 @@ func namesOf(p *mesh.PushContext, namespace string, registries Registries) Servi
 				if name := string(of.Attributes.Provider); !slices.Contains(one.Registries, name) {
 					one.Registries = append(one.Registries, name)
 				}
-				if registries.Clusters != nil {
-					one.Clusters = append(one.Clusters, registries.Clusters(of)...)
-				}
+			}
+			if registries.Clusters != nil {
+				one.Clusters = slices.DeleteFunc(registries.Clusters(s.Services), func(name string) bool { return name == "" })
 			}
 			for _, e := range grouped(p, s) {
 				one.Endpoints++
@@ -70,9 +71,17 @@ func (l *ServiceList) ask(row *mesh.HostRow, of Registries) {
 			if s.Namespace != l.Items[i].Namespace {
 				continue
 			}
+			definitions := l.Items[i].Definitions
 			for j, service := range s.Services {
 				if of.Places != nil {
-					l.Items[i].Definitions[j].Places = of.Places(service)
+					definitions[j].Places = of.Places(service)
+				}
+			}
+			if of.Clusters != nil {
+				for j, name := range of.Clusters(s.Services) {
+					if name != "" {
+						definitions[j].Places = append(definitions[j].Places, fmt.Sprintf("cluster %s: Service %s/%s", name, s.Namespace, definitions[j].Name))
+					}
 				}
 			}
 			if of.Findings != nil {

@@ -62,7 +62,7 @@ type Definition struct {
 	Ports        []Port   `json:"ports"`
 	ExportTo     []string `json:"exportTo"`
 	MeshExternal bool     `json:"meshExternal,omitempty"`
-	// Places are where the service is defined, if not by an object.
+	// Places are where the service is defined, if not by an object of the mesh.
 	Places []string `json:"places,omitempty"`
 }
 
@@ -132,8 +132,8 @@ type Source interface{ Context() *mesh.PushContext }
 
 // Registries tell of services that no object defines. The functions may be nil.
 type Registries struct {
-	// Clusters returns the clusters that have a service; none for one of another registry.
-	Clusters func(*discovery.Service) []string
+	// Clusters returns the cluster of each service of a row, "" for one that is of none.
+	Clusters func(row []*discovery.Service) []string
 	// Places returns where a service is defined, if not by an object.
 	Places func(*discovery.Service) []string
 	// Findings returns what is odd about the endpoints of a service that no object defines.

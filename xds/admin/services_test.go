@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -184,16 +185,26 @@ func TestPlacesOfServices(t *testing.T) {
 		}
 		return nil
 	}
+	clusters := func(row []*discovery.Service) []string { return []string{"", "east"} }
 	findings := func(s *mesh.ServiceRow) []finding.Finding {
 		return []finding.Finding{{Code: "PTL0364", Message: string(s.Hostname)}}
 	}
-	value, err := admin.Services(shop(t), admin.Registries{Places: places, Findings: findings})(httptest.NewRequest(http.MethodGet, admin.ServicesPath+"?host=reviews.shop", nil))
+	value, err := admin.Services(shop(t), admin.Registries{Clusters: clusters, Places: places, Findings: findings})(httptest.NewRequest(http.MethodGet, admin.ServicesPath+"?host=reviews.shop", nil))
 	if err != nil {
 		t.Fatal(err)
 	}
 	item := value.(admin.ServiceList).Items[0]
-	if of := item.Definitions; len(of[0].Places) != 1 || of[1].Places != nil {
+	if of := item.Definitions; !slices.Equal(of[0].Places, []string{"dc1"}) || !slices.Equal(of[1].Places, []string{"cluster east: Service shop/" + of[1].Name}) {
 		t.Errorf("%+v", of)
+	}
+	value, err = admin.Services(shop(t), admin.Registries{Clusters: clusters})(httptest.NewRequest(http.MethodGet, admin.ServicesPath, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range value.(admin.ServiceNames).Items {
+		if !slices.Equal(one.Clusters, []string{"east"}) {
+			t.Errorf("%s is of the clusters %v", one.Hostname, one.Clusters)
+		}
 	}
 	if len(item.Findings) != 1 || item.Findings[0].Message != string(reviews) {
 		t.Errorf("%+v", item.Findings)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-multierror"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // User is who uses a connection, for what Degraded says of missing rights. The zero User is nobody
@@ -24,6 +25,9 @@ type User struct {
 
 // selectorsPage is the page with the right to Namespaces, which discoverySelectors need.
 const selectorsPage = "docs/operations/mesh-config.md"
+
+// allNamespaces is the Where of a right that is in none.
+const allNamespaces = "in all namespaces"
 
 // Lack is a right that the account of a kubeconfig lacks. It is an ErrDenied.
 type Lack struct {
@@ -50,6 +54,8 @@ func (l *Lack) say(verbs string) string {
 	text := fmt.Sprintf("%s may not %s %s %s", accountOf(l.Account), verbs, l.Resource, l.Where)
 	if l.Verb == "list" || l.Verb == "watch" {
 		text += ": grant it the verbs list and watch"
+	} else {
+		text += ": grant it the verb " + l.Verb
 	}
 	if l.Page != "" {
 		text += " (see " + l.Page + ")"
@@ -63,6 +69,15 @@ func (l *Lack) name() string {
 		return l.Resource + " in the namespace " + l.Namespace
 	}
 	return l.Resource
+}
+
+// Lacking returns the right to a verb in all namespaces that the user lacks if the cluster refused a
+// call with err; else err.
+func (c *Cluster) Lacking(verb, resource string, err error) error {
+	if !apierrors.IsForbidden(err) {
+		return err
+	}
+	return &Lack{Verb: verb, Resource: resource, Where: allNamespaces, Account: userIn(err), Page: c.by.Page}
 }
 
 func accountOf(name string) string {

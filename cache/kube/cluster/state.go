@@ -165,7 +165,7 @@ func (l *link) takeBack(err error) (last bool) {
 // that the reasons of all resources are one if the cluster is away.
 func (t *target) explain(verb string, err error, page string) error {
 	resource := t.resource.GroupResource().String()
-	where := "in all namespaces"
+	where := allNamespaces
 	switch {
 	case t.namespace != "":
 		where = "in the namespace " + t.namespace

@@ -26,6 +26,9 @@ type among struct {
 	all           bool
 	selector      string
 	allNamespaces bool
+	// anySource selects the objects of all sources; else those of the store alone, which can be
+	// changed.
+	anySource bool
 }
 
 func (a *among) register(c *cobra.Command, verb string) {
@@ -77,7 +80,7 @@ func (a *among) check(selected selection, namespace, verb string) error {
 // it.
 func (a *among) read(ctx context.Context, env *environment, selected selection, namespace, done string) (all []storedOnly, err error) {
 	err = env.Call(ctx, func(ctx context.Context, c *client.Client) error {
-		all, err = a.readBy(ctx, env, c, selected, namespace)
+		all, err = a.readBy(ctx, env, c, selected, namespace, done)
 		return err
 	})
 	if err == nil && len(all) == 0 {
@@ -86,24 +89,49 @@ func (a *among) read(ctx context.Context, env *environment, selected selection, 
 	return all, err
 }
 
-// readBy is read with a client.
-func (a *among) readBy(ctx context.Context, env *environment, c *client.Client, selected selection, namespace string) ([]storedOnly, error) {
+// readBy is read with a client. It warns of objects that are not of the store, and refuses a selection
+// of nothing else.
+func (a *among) readBy(ctx context.Context, env *environment, c *client.Client, selected selection, namespace, done string) ([]storedOnly, error) {
 	c = c.Fresh(client.Freshness{Consistent: true})
 	if len(selected.keys) > 0 {
 		return readNamed(ctx, env, c, selected)
 	}
+	all, err := a.list(ctx, env, c, selected, namespace, false)
+	if err != nil || a.anySource {
+		return all, err
+	}
+	stored, err := a.list(ctx, env, c, selected, namespace, true) // those too that an object of another source hides
+	if err != nil {
+		return nil, err
+	}
+	ours := map[config.Key]bool{}
+	for _, s := range stored {
+		ours[s.key] = true
+	}
+	elsewhere := slices.DeleteFunc(all, func(s storedOnly) bool { return ours[s.key] || ofStore(s.object) })
+	if len(stored) == 0 {
+		return nil, cli.NothingDone(done, bySource(elsewhere))
+	}
+	if left := bySource(elsewhere); left != nil {
+		env.Warn(cli.MapSlice(left.Errors, error.Error))
+	}
+	return stored, nil
+}
+
+// list lists what is selected of all sources, or of the store, by kind, namespace and name.
+func (a *among) list(ctx context.Context, env *environment, c *client.Client, selected selection, namespace string, stored bool) ([]storedOnly, error) {
 	var out []storedOnly
 	for _, kind := range selected.kinds {
 		in := ""
 		if !a.allNamespaces {
 			in = env.namespaceOf(kind, namespace)
 		}
-		list, err := c.List(ctx, client.Resource(kind), in, client.Selection{Labels: a.selector, Stored: true})
+		list, err := c.List(ctx, client.Resource(kind), in, client.Selection{Labels: a.selector, Stored: stored})
 		if err != nil {
 			return nil, err
 		}
 		for i := range list.Items {
-			if object := &list.Items[i]; ofStore(object) {
+			if object := &list.Items[i]; !stored || ofStore(object) {
 				out = append(out, storedOnly{keyIn(kind, object), object})
 			}
 		}

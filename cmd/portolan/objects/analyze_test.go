@@ -9,6 +9,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/resttest"
 	"github.com/portolan-mesh/portolan/storage"
+	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/xds/verdict/finding"
 )
 
@@ -80,7 +81,7 @@ func TestAnalyzeTellsOfASourceThatIsNotRead(t *testing.T) {
 func TestGetTellsOfASourceThatIsNotRead(t *testing.T) {
 	t.Parallel()
 	a := line.On(resttest.Start(t, 0, func(o *rest.Options) {
-		o.Behind = func() []string { return []string{"source kube://east cannot be read as it is now"} }
+		o.Behind = func(config.Key) []string { return []string{"source kube://east cannot be read as it is now"} }
 	}))
 	const told = "Warning: source kube://east cannot be read as it is now\n"
 	const absent = "portolan: serviceentry/default/web: not found: see those there are with portolan get serviceentries -A\n"
@@ -91,7 +92,15 @@ func TestGetTellsOfASourceThatIsNotRead(t *testing.T) {
 		"get se/web --ignore-not-found":  told,
 		"get se -A --revision 1 -o name": "No serviceentries found at revision 1.\n",
 		"export":                         "",
+		"history se/web":                 told + "portolan: serviceentry/default/web: there is no history of it: it never was, or its records are past their retention; -n names another namespace\n",
+		"rollback se/web":                told + "portolan: nothing was rolled back: the history knows no change of serviceentry/default/web\n",
 	} {
 		clitest.Same(t, args, a.Do(t, "", strings.Fields(args)...).Err, want)
 	}
+	w := follow(t, a.URL, "se,vs", "-A")
+	w.err.await(t, w.ctx, told+"No serviceentries found.\nNo virtualservices found.\n")
+	a.Must(t, clitest.Entry("new", ""), "apply", "-f", "-")
+	w.out.await(t, w.ctx, "new")
+	w.stop()
+	clitest.Same(t, "get -w", w.err.String(), told+"No serviceentries found.\nNo virtualservices found.\n")
 }

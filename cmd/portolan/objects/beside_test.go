@@ -11,6 +11,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cmd/portolan/clitest"
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/resttest"
 	"github.com/portolan-mesh/portolan/xds/admin"
 	"github.com/portolan-mesh/portolan/xds/verdict/finding"
@@ -88,6 +89,56 @@ func TestWhatTheStoreDoesNotHaveIsOfASource(t *testing.T) {
 		"an apply makes an object of the store, which is used instead if the store goes first (portolan source list), and is refused if not\n")
 }
 
+// TestDiffOfAnObjectOfASource: a file that kubectl wrote differs from an object of a source only
+// where an apply would change something. What servers and kubectl add is no difference.
+func TestDiffOfAnObjectOfASource(t *testing.T) {
+	t.Parallel()
+	s, _ := resttest.StartBeside(t, false, clitest.Entry("web", mine), clitest.Entry("api", mine+", annotations: {team: a}"))
+	a := line.On(s)
+	of := func(name, annotations string) string {
+		return clitest.Entry(name, mine+`, annotations: {kubectl.kubernetes.io/last-applied-configuration: "{}"`+annotations+`},
+  resourceVersion: "17", uid: 8d2f, generation: 3, creationTimestamp: "2026-01-02T03:04:05Z",
+  managedFields: [{manager: kubectl, operation: Update, apiVersion: networking.istio.io/v1, fieldsType: FieldsV1, fieldsV1: {"f:spec": {}}}]`)
+	}
+	clitest.Same(t, "the diff of the same objects", a.Must(t, of("web", "")+"---\n"+of("api", ", team: a"), "diff", "-f", "-"), "")
+	clitest.Same(t, "the diff of what get shows", a.Must(t, a.Must(t, "", "get", "se", "-n", "shop", "-o", "yaml"), "diff", "-f", "-"), "")
+	o := a.Do(t, of("api", ", team: b"), "diff", "-f", "-")
+	want := "--- serviceentry/shop/api\tfiles, api.yaml\n+++ serviceentry/shop/api\tstdin\n"
+	if o.Code != exit.Differences || !strings.HasPrefix(o.Out, want) || !strings.Contains(o.Out, "\n-    team: a\n+    team: b\n") || strings.Count(o.Out, "\n-") != 1 {
+		t.Errorf("%+v", o)
+	}
+}
+
+// TestAllAreThoseOfTheStore: --all changes the objects of the store alone. It names the others and where
+// they are, and fails if there are no others. Commands that only read take all.
+func TestAllAreThoseOfTheStore(t *testing.T) {
+	t.Parallel()
+	s, _ := resttest.StartBeside(t, false, clitest.Entry("web", mine), clitest.Entry("api", mine), clitest.Entry("far", ", namespace: zoo"))
+	a := line.On(s)
+	const (
+		one = "serviceentry/zoo/far: the object comes from the source files, far.yaml: change it there\n"
+		two = "2 objects come from the source files: change them there, such as serviceentry/shop/api (files, api.yaml)\n"
+	)
+	for args, want := range map[string]string{
+		"delete se --all -n zoo":     "portolan: nothing was deleted: " + one,
+		"delete all --all -n shop":   "portolan: nothing was deleted: " + two,
+		"delete se -l app=shop -A":   "portolan: nothing was deleted: " + two,
+		"label se --all -n shop a=b": "portolan: nothing was labeled: " + two,
+		"edit se --all -n shop":      "portolan: nothing was edited: " + two,
+	} {
+		if o := a.Do(t, "", strings.Fields(args)...); o.Code != exit.Failure || o.Out != "" || o.Err != want {
+			t.Errorf("%s: %+v", args, o)
+		}
+	}
+	clitest.Same(t, "labels", a.Must(t, "", "label", "se", "--all", "-n", "shop", "--list"), "serviceentry/shop/api  app=shop\nserviceentry/shop/web  app=shop\n")
+	a.Must(t, clitest.Entry("own", mine)+"---\n"+clitest.Entry("web", mine), "apply", "-f", "-")
+	o := a.Do(t, "", "delete", "se", "--all", "-n", "shop", "--yes")
+	if o.Code != exit.OK || !strings.Contains(o.Out, "serviceentry/shop/own  deleted") || !strings.Contains(o.Out, "serviceentry/shop/web  deleted") ||
+		o.Err != "Warning: serviceentry/shop/api: the object comes from the source files, api.yaml: change it there\n" {
+		t.Errorf("%+v", o)
+	}
+}
+
 // TestTablesSayWhereObjectsAreFrom: a table has the sources once an object is from elsewhere than the
 // store, and a wide one always.
 func TestTablesSayWhereObjectsAreFrom(t *testing.T) {
@@ -140,6 +191,17 @@ func TestDescribeAnObjectOfAFile(t *testing.T) {
 	golden.Assert(t, out.Out, "describe-object-file.txt")
 	out, err = serving(t, answer, "describe", "vs/reviews", "-n", "shop", "-o", "yaml")
 	if err != nil || !strings.Contains(out.Out, "\nsource: 'conf, shop/reviews.yaml: document 1 (line 1)'\n") || !strings.Contains(out.Out, "propagation:") {
+		t.Errorf("%v\n%s", err, out.Out)
+	}
+	out, err = serving(t, func(r *http.Request) any {
+		if got, ok := answer(r).(admin.Propagation); ok {
+			got.Faults = []string{`spec.http[0].rout: unknown field`}
+			return got
+		}
+		return answer(r)
+	}, "describe", "vs/reviews", "-n", "shop")
+	_, rest, found := strings.Cut(out.Out, "\n\nNOT SERVED AS IT STANDS IN ITS SOURCE, BUT AS IT WAS BEFORE: ALL BELOW IS ABOUT THAT\nspec.http[0].rout: unknown field\n\n")
+	if err != nil || !found || !strings.Contains(rest, "FINDING") {
 		t.Errorf("%v\n%s", err, out.Out)
 	}
 	out, err = serving(t, func(*http.Request) any {

@@ -38,7 +38,7 @@ where one of them does not exist, none.
 A metadata.resourceVersion in a file must be that of the stored object.
 
 --all deletes all objects of a kind in the namespace, or with -A in all; -l those with
-these labels. On a terminal it first names what it would delete, and asks; --yes does
+these labels. It names those of other sources, which stay. On a terminal it first names what it would delete, and asks; --yes does
 without. An object that changes meanwhile stays, and so does everything else (exit code 75).
 
 It first tries the delete on the server. Where an object that stays refers to one that

@@ -126,12 +126,15 @@ func (e *environment) listServices(ctx context.Context, namespace, output string
 
 // registriesOf formats the registries of a service, with its clusters.
 func registriesOf(s admin.ServiceName) string {
-	return cli.FormatList(cli.MapSlice(s.Registries, func(name string) string {
-		if name == string(discovery.Kubernetes) && len(s.Clusters) > 0 {
-			name += " (" + cli.FormatList(s.Clusters, true) + ")"
-		}
-		return name
-	}), true)
+	return cli.FormatList(cli.MapSlice(s.Registries, func(name string) string { return withClusters(name, s.Clusters...) }), true)
+}
+
+// withClusters returns the name of a registry, of Kubernetes with its clusters.
+func withClusters(registry string, clusters ...string) string {
+	if registry == string(discovery.Kubernetes) && len(clusters) > 0 {
+		registry += " (" + cli.FormatList(clusters, true) + ")"
+	}
+	return registry
 }
 
 func (e *environment) printService(s admin.Service) error {
@@ -242,12 +245,12 @@ func definitionRows(definitions []admin.Definition) [][]string {
 func endpointRows(endpoints []admin.Endpoint) [][]string {
 	endpoints = slices.Clone(endpoints)
 	slices.SortStableFunc(endpoints, func(a, b admin.Endpoint) int {
-		return slices.Compare([]string{a.Registry, a.Locality, a.Health}, []string{b.Registry, b.Locality, b.Health})
+		return slices.Compare([]string{a.Registry, a.Cluster, a.Locality, a.Health}, []string{b.Registry, b.Cluster, b.Locality, b.Health})
 	})
 	rows := [][]string{{"REGISTRY", "LOCALITY", "HEALTH", "ADDRESS", "PORTS", "WORKLOAD", "NETWORK", "WEIGHT", "SUBSETS"}}
 	for _, e := range endpoints {
 		row := []string{
-			e.Registry, e.Locality, e.Health, e.Address,
+			withClusters(e.Registry, e.Cluster), e.Locality, e.Health, e.Address,
 			cli.FormatList(cli.MapSlice(e.Ports, func(p admin.Port) string { return p.Name + "=" + strconv.Itoa(p.Number) }), true),
 			e.Workload, e.Network, text.Number(e.Weight),
 			cli.FormatList(cli.MapSlice(e.Subsets, func(s admin.SubsetRef) string { return s.Name }), true),

@@ -76,6 +76,27 @@ func TestDescribeServiceOfAFile(t *testing.T) {
 	}
 }
 
+// TestDescribeServiceOfClusters: each endpoint names the cluster that it is from.
+func TestDescribeServiceOfClusters(t *testing.T) {
+	t.Parallel()
+	list := someService()
+	list.Items[0].Endpoints = []admin.Endpoint{
+		{Registry: "Kubernetes", Cluster: "west", Address: "10.2.0.1", Health: admin.Healthy},
+		{Registry: "Kubernetes", Cluster: "east", Address: "10.1.0.1", Health: admin.Healthy},
+		{Registry: "Consul", Cluster: "dc1", Address: "10.3.0.1", Health: admin.Healthy},
+	}
+	out, err := serving(t, func(r *http.Request) any {
+		if r.URL.Path == admin.ServicesPath {
+			return list
+		}
+		return consul.Status{}
+	}, "describe", "service", "reviews.shop.internal")
+	if err != nil || !clitest.HasLine(out.Out, []string{"Kubernetes (east)", "HEALTHY", "10.1.0.1"}) ||
+		!clitest.HasLine(out.Out, []string{"Kubernetes (west)", "HEALTHY", "10.2.0.1"}) || !clitest.HasLine(out.Out, []string{"Consul", "HEALTHY", "10.3.0.1"}) {
+		t.Errorf("%v\n%s", err, out.Out)
+	}
+}
+
 // TestDescribeServices: without a name the command lists all services.
 func TestDescribeServices(t *testing.T) {
 	t.Parallel()

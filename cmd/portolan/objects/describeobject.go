@@ -37,8 +37,10 @@ registered in it, and which are refused and why.
 Of an object that is kept beside the mesh, such as a ConfigMap or a Namespace, it shows
 the labels, the content and the events.
 
-Of an object that comes from a file it shows the place there. Proxies have taken it
-when they have all that there is on a server which has it so: a file has no revisions.
+Of an object that comes from another source than the store it shows the place there.
+Proxies have taken it when they have all that there is on a server which has it so: such
+a source has no revisions. Where the source has a form that is not served, it says so
+first, and all else is about the form that is served.
 
 References are those of VirtualServices, DestinationRules and ServiceEntries, by
 name alone: an object may still not be exported to another.`,
@@ -138,19 +140,12 @@ func (e *environment) printDescription(key config.Key, d Description) error {
 	if cli.BesideMesh(key.Kind) {
 		return e.printBeside(d)
 	}
-	for _, rows := range [][][]string{conditionRows(d.Object, d.Findings, e.Now()), findingRows(d.Findings)} {
+	for _, rows := range [][][]string{keptRows(d.Propagation), conditionRows(d.Object, d.Findings, e.Now()), findingRows(d.Findings)} {
 		if err := e.PrintSection(rows); err != nil {
 			return err
 		}
 	}
 	if d.Propagation != nil {
-		rows := [][]string{{"NOT SERVED AS IT STANDS IN ITS SOURCE, BUT AS IT WAS BEFORE"}}
-		for _, fault := range d.Propagation.Faults {
-			rows = append(rows, []string{fault})
-		}
-		if err := e.PrintSection(rows); err != nil {
-			return err
-		}
 		fmt.Fprintf(e.Stdout, "\n%s\n", distribution(*d.Propagation))
 		if err := e.printLaggards(*d.Propagation); err != nil {
 			return err
@@ -180,6 +175,17 @@ func (e *environment) origin(d Description) (out []string) {
 		out = append(out, "created "+at+" ago")
 	}
 	return out
+}
+
+// keptRows returns why an object is not served in the form that its source has, below a header.
+func keptRows(p *admin.Propagation) [][]string {
+	rows := [][]string{{"NOT SERVED AS IT STANDS IN ITS SOURCE, BUT AS IT WAS BEFORE: ALL BELOW IS ABOUT THAT"}}
+	if p != nil {
+		for _, fault := range p.Faults {
+			rows = append(rows, []string{fault})
+		}
+	}
+	return rows
 }
 
 // conditionRows returns the conditions of an object's status, below a header. Conditions that quote

@@ -31,8 +31,8 @@ func newDiffCommand(env *environment) *cobra.Command {
 		Short: "Show what an apply would change, or what has changed since a revision",
 		Long: `Show how files differ from what is stored, as unified diffs of YAML: what an
 apply of the same files would change. Objects are in the order of the files;
-those that are the same print nothing. What only the server sets is left out; a
-resourceVersion is shown where the file has one.
+those that are the same print nothing. What only a server sets is left out; a
+resourceVersion is shown where the file has one, and the store the object.
 
 With --from it shows instead what has changed in the store since a revision, or up
 to another (--to): of objects, of a kind, of a namespace (-n), or of everything (-A).
@@ -185,7 +185,11 @@ func difference(stored *unstructured.Unstructured, d config.Document) (string, e
 			wanted.Object["type"] = secret.Opaque
 		}
 	}
-	versioned := d.Config.ResourceVersion != ""
+	beside := stored != nil && !ofStore(stored)
+	if beside {
+		withoutAnnotation(wanted, lastApplied) // sources leave it out
+	}
+	versioned := d.Config.ResourceVersion != "" && !beside // a source's versions are none of the store
 	after, err := comparableText(wanted, versioned)
 	if err != nil {
 		return "", err
@@ -197,12 +201,27 @@ func difference(stored *unstructured.Unstructured, d config.Document) (string, e
 	if err != nil {
 		return "", err
 	}
-	return udiff.Unified(key+"\trev "+stored.GetResourceVersion(), key+"\t"+d.Source, before, after), nil
+	label := "rev " + stored.GetResourceVersion()
+	if beside {
+		label = otherSource(stored)
+	}
+	return udiff.Unified(key+"\t"+label, key+"\t"+d.Source, before, after), nil
+}
+
+// withoutAnnotation drops an annotation from an object.
+func withoutAnnotation(object *unstructured.Unstructured, name string) {
+	annotations := object.GetAnnotations()
+	if delete(annotations, name); len(annotations) == 0 {
+		annotations = nil
+	}
+	object.SetAnnotations(annotations)
 }
 
 // comparableText returns the YAML of an object without the fields that only the server sets.
 func comparableText(object *unstructured.Unstructured, versioned bool) (string, error) {
 	object = editable(object)
+	withoutAnnotation(object, config.SourceAnnotation)
+	object.SetManagedFields(nil)
 	if !versioned {
 		object.SetResourceVersion("")
 	}

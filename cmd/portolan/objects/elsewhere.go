@@ -3,6 +3,8 @@ package objects
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/hashicorp/go-multierror"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/table"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
@@ -38,11 +41,31 @@ func onlyOfStore(all []storedOnly, done string) error {
 	var faults *multierror.Error
 	for _, s := range all {
 		if from := otherSource(s.object); from != "" {
-			faults = multierror.Append(faults, fmt.Errorf("%s: the object comes from the source %s: change it there", s.key, from))
+			faults = multierror.Append(faults, readOnly(s))
 		}
 	}
-	if faults == nil {
-		return nil
-	}
 	return cli.NothingDone(done, faults)
+}
+
+// readOnly says why an object of another source than the store cannot be changed.
+func readOnly(s storedOnly) error {
+	return fmt.Errorf("%s: the object comes from the source %s: change it there", s.key, otherSource(s.object))
+}
+
+// bySource says why objects of other sources than the store cannot be changed, with an error for
+// each source; nil for no objects.
+func bySource(all []storedOnly) (out *multierror.Error) {
+	of := map[string][]storedOnly{}
+	for _, s := range all {
+		name := table.Source(s.object.GetAnnotations())
+		of[name] = append(of[name], s)
+	}
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		err := readOnly(of[name][0])
+		if n := len(of[name]); n > 1 {
+			err = fmt.Errorf("%d objects come from the source %s: change them there, such as %s (%s)", n, name, of[name][0].key, otherSource(of[name][0].object))
+		}
+		out = multierror.Append(out, err)
+	}
+	return out
 }

@@ -57,7 +57,9 @@ its metadata.resourceVersion. In wide tables PROGRAMMED is whether proxies have 
 the last change of an object, and how many of those concerned; ISSUES are the codes of
 what is odd about it, which portolan describe explains. SOURCE is where an object is
 from: the store, a directory, another control plane (xds://) or a cluster (kube://). It
-is also in the tables of which an object is from elsewhere than the store.
+is also in the tables of which an object is from elsewhere than the store. A warning on
+stderr names each source that cannot be read as it is now, or has such objects in a form
+that is not served: portolan source describe says why.
 
 A server answers from its memory, which is a moment behind the store; right
 after a change made through another server, --min-revision with the revision

@@ -68,10 +68,13 @@ func (m *manifest) secure() {
 	}
 }
 
+// lastApplied is where kubectl keeps the whole object a second time.
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
 // ofKubernetes says whether kubectl may have written a document: it has a uid, which export
 // leaves out, or the annotation of kubectl apply.
 func ofKubernetes(d config.Document) bool {
-	_, applied := d.Config.Annotations["kubectl.kubernetes.io/last-applied-configuration"]
+	_, applied := d.Config.Annotations[lastApplied]
 	return d.Config.UID != "" || applied
 }
 

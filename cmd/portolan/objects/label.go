@@ -171,6 +171,7 @@ func (o *metaWrite) show(c *cobra.Command, env *environment, selected selection,
 			return exit.With(exit.Usage, errors.New("--list changes nothing: leave --"+flag+" out"))
 		}
 	}
+	o.among.anySource = true
 	all, err := o.among.read(c.Context(), env, selected, o.files.namespace, "listed")
 	if err != nil {
 		return err

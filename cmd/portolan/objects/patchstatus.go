@@ -44,7 +44,7 @@ func (o *patchOptions) runStatus(ctx context.Context, env *environment, selected
 	result := &batch.Result{TypeMeta: metav1.TypeMeta{Kind: batch.ResultKind, APIVersion: batch.APIVersion}}
 	var documents []config.Document
 	err := env.Call(ctx, func(ctx context.Context, c *client.Client) error {
-		all, err := o.among.readBy(ctx, env, c, selected, o.files.namespace)
+		all, err := o.among.readBy(ctx, env, c, selected, o.files.namespace, "patched")
 		if err != nil {
 			return err
 		}

@@ -91,7 +91,7 @@ func (o *rewrite) run(ctx context.Context, env *environment, selected selection,
 	err := env.Call(ctx, func(ctx context.Context, c *client.Client) error {
 		pause := retry.NewFair(50*time.Millisecond, time.Second)
 		for attempt := 1; ; attempt++ {
-			before, err := o.among.readBy(ctx, env, c, selected, o.files.namespace)
+			before, err := o.among.readBy(ctx, env, c, selected, o.files.namespace, o.done)
 			if err != nil || len(before) == 0 {
 				return err
 			}

@@ -109,13 +109,13 @@ func (o *rollbackOptions) asks(s scope) bool {
 }
 
 // beforeLast finds the revision before the last change of an object.
-func (o *rollbackOptions) beforeLast(ctx context.Context, c *client.Client, key config.Key) error {
+func (o *rollbackOptions) beforeLast(ctx context.Context, env *environment, c *client.Client, key config.Key) error {
 	page, err := c.Records(ctx, record.Query{Group: key.Kind.Group, Kind: key.Kind.Kind, Namespace: key.Namespace, Name: key.Name, Limit: 1, Bare: true})
 	if err != nil {
 		return err
 	}
 	if len(page.Items) == 0 {
-		if err := o.notElsewhere(ctx, c, key); err != nil {
+		if err := o.notElsewhere(ctx, env, c, key); err != nil {
 			return err
 		}
 		return exit.With(exit.Data, fmt.Errorf("nothing was rolled back: the history knows no change of %s", key))
@@ -125,9 +125,10 @@ func (o *rollbackOptions) beforeLast(ctx context.Context, c *client.Client, key 
 	return err
 }
 
-// notElsewhere refuses an object that comes from another source than the store.
-func (o *rollbackOptions) notElsewhere(ctx context.Context, c *client.Client, key config.Key) error {
-	from, err := foundElsewhere(ctx, c, schema.Pilot().Kind(key.Kind), key)
+// notElsewhere refuses an object that comes from another source than the store. It warns of sources
+// that are not read, which may have the object.
+func (o *rollbackOptions) notElsewhere(ctx context.Context, env *environment, c *client.Client, key config.Key) error {
+	from, err := foundElsewhere(ctx, c.Warning(env.warn), schema.Pilot().Kind(key.Kind), key)
 	if err == nil && from != "" {
 		err = exit.With(exit.Data, fmt.Errorf("nothing was rolled back: %s: the object comes from the source %s: change it there", key, from))
 	}
@@ -158,10 +159,10 @@ func (o *rollbackOptions) run(ctx context.Context, env *environment, s scope) er
 	var all change
 	err := env.Call(ctx, func(ctx context.Context, c *client.Client) (err error) {
 		if o.last {
-			err = o.beforeLast(ctx, c, s.keys[0])
+			err = o.beforeLast(ctx, env, c, s.keys[0])
 		}
 		if err == nil {
-			all, err = o.plan(ctx, c, s)
+			all, err = o.plan(ctx, env, c, s)
 		}
 		return err
 	})
@@ -196,7 +197,7 @@ func (o *rollbackOptions) run(ctx context.Context, env *environment, s scope) er
 }
 
 // plan returns the changes that lead from the present state back to the former one.
-func (o *rollbackOptions) plan(ctx context.Context, c *client.Client, s scope) (change, error) {
+func (o *rollbackOptions) plan(ctx context.Context, env *environment, c *client.Client, s scope) (change, error) {
 	now, err := s.at(ctx, c, 0)
 	if err != nil {
 		return change{}, err
@@ -211,7 +212,7 @@ func (o *rollbackOptions) plan(ctx context.Context, c *client.Client, s scope) (
 	if err := s.demand(then, now); err != nil {
 		for _, key := range s.keys {
 			if then.objects[key] == nil && now.objects[key] == nil {
-				err = cmp.Or(o.notElsewhere(ctx, c, key), err)
+				err = cmp.Or(o.notElsewhere(ctx, env, c, key), err)
 			}
 		}
 		return change{}, err

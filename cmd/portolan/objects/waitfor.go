@@ -137,6 +137,7 @@ func (w *waitFor) run(c *cobra.Command, env *environment, args []string, namespa
 	}
 	keys := selected.keys
 	if len(keys) == 0 {
+		w.among.anySource = true
 		all, err := w.among.read(c.Context(), env, selected, namespace, "waited for")
 		if err != nil {
 			return err

@@ -80,7 +80,7 @@ func (o *getOptions) follow(ctx context.Context, env *environment, s selection) 
 	err := env.Call(ctx, func(ctx context.Context, c *client.Client) error {
 		var served []*follower
 		for _, f := range all {
-			err := f.list(ctx, c.Fresh(o.freshness))
+			err := f.list(ctx, c.Fresh(o.freshness).Warning(env.warn))
 			if s.every && refused.add(f.kind, err) {
 				continue
 			}

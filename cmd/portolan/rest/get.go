@@ -23,7 +23,7 @@ func (s *Server) get(c *call) error {
 		return err
 	}
 	object := snapshot.Get(c.key())
-	s.warnBehind(c)
+	warn(c.w, s.behind(c.key()))
 	if object == nil {
 		return storage.ErrNotFound
 	}

@@ -174,7 +174,7 @@ func (s *Server) listed(c *call, selector selector, page page) (listing, error) 
 		return s.continued(c, selector, stored, page)
 	}
 	if !stored {
-		s.warnBehind(c)
+		warn(c.w, s.behind(oneOrAll(c, selector)))
 	}
 	least, err := s.minRevision(c)
 	if err != nil {
@@ -237,10 +237,8 @@ func (s *Server) listedAt(c *call, revision int64, selector selector, stored boo
 	if s.history == nil {
 		return listing{}, expired(fmt.Sprintf("revision %d is older than the history that is kept: list without resourceVersion", revision))
 	}
-	of := storage.Selection{Kind: c.schema.GroupVersionKind, Namespace: c.namespace}
-	if name, ok := selector.fields.RequiresExactMatch("metadata.name"); ok && (of.Namespace != "") != c.schema.ClusterScoped {
-		of.Name = name
-	}
+	from := oneOrAll(c, selector)
+	of := storage.Selection{Kind: from.Kind, Namespace: from.Namespace, Name: from.Name}
 	objects, err := s.history.At(c.r.Context(), strconv.FormatInt(revision, 10), of)
 	if errors.Is(err, storage.ErrCompacted) {
 		return listing{}, expired(fmt.Sprintf("revision %d is not known any more: %v", revision, err))
@@ -250,6 +248,15 @@ func (s *Server) listedAt(c *call, revision int64, selector selector, stored boo
 		at := sort.Search(len(objects), func(i int) bool { return objects[i].Key().Path() > path })
 		return slices.Values(objects[at:])
 	}}, err
+}
+
+// oneOrAll returns the object that a list selects by its name, else a key without a name.
+func oneOrAll(c *call, selector selector) config.Key {
+	out := c.key()
+	if name, ok := selector.fields.RequiresExactMatch("metadata.name"); ok && (out.Namespace != "") != c.schema.ClusterScoped {
+		out.Name = name
+	}
+	return out
 }
 
 // awaitReached waits a while until the cache has a revision. It refuses a revision that the

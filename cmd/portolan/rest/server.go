@@ -121,9 +121,10 @@ type Options struct {
 	// Place returns the place of an object in the first source other than the store that
 	// has the key, "" if unknown. Nil means always unknown.
 	Place func(key config.Key) string
-	// Behind warns of each source of Cache that cannot be read as it is now. Answers to reads of
-	// objects have these warnings. A nil Behind warns of nothing.
-	Behind func() []string
+	// Behind warns of each source of Cache that cannot be read as it is now, and of what is read and
+	// not served as it stands in its source: an object, or without a name those of a kind, in a
+	// namespace or in all. Answers to reads have these warnings. A nil Behind warns of nothing.
+	Behind func(read config.Key) []string
 	// Authenticator finds out who sends a request. Without one the server serves only its
 	// own machine.
 	Authenticator Authenticator
@@ -189,7 +190,7 @@ type Server struct {
 	permit        func(op storage.Op) error
 	reserved      func(op storage.Op, stored *config.Config) error
 	place         func(key config.Key) string
-	behind        func() []string
+	behind        func(read config.Key) []string
 	hosts         []string
 	certifies     func(host string) bool
 	socket, id    string
@@ -227,7 +228,7 @@ func New(o Options) (*Server, error) {
 		o.Place = func(config.Key) string { return "" }
 	}
 	if o.Behind == nil {
-		o.Behind = func() []string { return nil }
+		o.Behind = func(config.Key) []string { return nil }
 	}
 	if o.BookmarkInterval <= 0 {
 		o.BookmarkInterval = time.Minute

@@ -27,9 +27,6 @@ func ofStoreAlone(c *call) (bool, error) {
 	}
 }
 
-// warnBehind puts a warning into the answer for each source that cannot be read as it is now.
-func (s *Server) warnBehind(c *call) { warn(c.w, s.behind()) }
-
 // storedAmong returns the store's objects behind the objects of a list.
 func storedAmong(snapshot *cache.Snapshot, objects iter.Seq[*config.Config]) iter.Seq[*config.Config] {
 	return func(yield func(*config.Config) bool) {

@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"fmt"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/aggregate"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/filesd"
+	"github.com/portolan-mesh/portolan/discovery/kube"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/refusal"
 )
@@ -105,11 +105,11 @@ func (s *server) problemsOf(name string) map[string][]cache.Problem {
 	if s.sources == nil {
 		return out
 	}
-	for _, of := range s.sources.Statuses() {
+	for _, of := range s.sources.States() {
 		if of.Name != name {
 			continue
 		}
-		for _, p := range problemsIn(of) {
+		for _, p := range problemsIn(of.Cache) {
 			if p.Object != "" {
 				out[p.Object] = append(out[p.Object], p)
 			}
@@ -180,28 +180,30 @@ func (s *server) clusterSources() (out []SourceStatus) {
 	return out
 }
 
-// placesOf returns where endpoint files list a service, or which clusters have it; none for a
-// service of another registry.
+// placesOf returns where endpoint files list a service; none for a service of another registry.
 func (s *server) placesOf(service *discovery.Service) (out []string) {
 	for _, registry := range s.registry.Registries() {
 		if of, ok := registry.(*filesd.Registry); ok && service.Attributes.Provider == discovery.File {
 			out = append(out, of.Places(service.Hostname, service.Attributes.Namespace)...)
 		}
 	}
-	for _, cluster := range s.clustersOf(service) {
-		out = append(out, fmt.Sprintf("cluster %s: Service %s/%s", cluster, service.Attributes.Namespace, service.Attributes.Name))
-	}
 	return out
 }
 
-// clustersOf returns the clusters that have a service; none for a service of another registry.
-func (s *server) clustersOf(service *discovery.Service) (out []string) {
-	if service.Attributes.Provider != discovery.Kubernetes {
-		return nil
-	}
-	for _, of := range s.kubernetes.Registries() {
-		if of.GetService(service.Hostname) != nil {
-			out = append(out, of.Cluster())
+// clustersOf returns the cluster of each service of a row; "" for a service of another registry, and
+// for one that its cluster has changed since. No cluster has two services of one row.
+func (s *server) clustersOf(row []*discovery.Service) []string {
+	registries := s.kubernetes.Registries()
+	out := make([]string, len(row))
+	for i, service := range row {
+		if service.Attributes.Provider != discovery.Kubernetes {
+			continue
+		}
+		at := slices.IndexFunc(registries, func(of *kube.Registry) bool {
+			return !slices.Contains(out, of.Cluster()) && of.GetService(service.Hostname).Equal(service)
+		})
+		if at >= 0 {
+			out[i] = registries[at].Cluster()
 		}
 	}
 	return out

@@ -116,8 +116,8 @@ type configCache interface {
 
 // problemsIn returns the problems of the objects in a source, nil for a source that reports
 // none.
-func problemsIn(source aggregate.Status) []cache.Problem {
-	if of, ok := source.Cache.(interface{ Problems() []cache.Problem }); ok {
+func problemsIn(source aggregate.Follower) []cache.Problem {
+	if of, ok := source.(interface{ Problems() []cache.Problem }); ok {
 		return of.Problems()
 	}
 	return nil
@@ -177,9 +177,9 @@ func (s *server) storePlace() string {
 // sourcesDegraded returns what is wrong with the sources and their objects, nil if nothing is.
 func (s *server) sourcesDegraded() error {
 	out := []error{s.sources.Degraded()}
-	all := s.sources.Statuses()
-	for i := range all {
-		of := s.sourceStatus(&all[i])
+	for _, state := range s.sources.States() {
+		of := SourceStatus{Name: state.Name}
+		of.addProblems(problemsIn(state.Cache))
 		out = append(out, of.refused())
 	}
 	return errors.Join(out...)
@@ -240,7 +240,7 @@ func (s *server) sourceStatus(source *aggregate.Status) SourceStatus {
 		lag := s.mirror.Staleness().Seconds()
 		out.LagSeconds = &lag
 	}
-	out.addProblems(problemsIn(*source))
+	out.addProblems(problemsIn(source.Cache))
 	return out
 }
 

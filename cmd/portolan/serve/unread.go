@@ -2,20 +2,45 @@ package serve
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
+	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance"
+	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/xds/verdict"
 	"github.com/portolan-mesh/portolan/xds/verdict/finding"
 )
 
-// behind warns of each source beside the store that cannot be read as it is now.
-func (s *server) behind() (out []string) {
+// behind warns of each source beside the store that cannot be read as it is now, and of what is read
+// and not served as it stands in its source: an object, or without a name those of a kind, in a
+// namespace or in all.
+func (s *server) behind(read config.Key) (out []string) {
 	if s.sources == nil {
 		return nil
 	}
 	for _, of := range s.sources.States() {
 		if of.Err != nil {
 			out = append(out, fmt.Sprintf("source %s cannot be read as it is now, so what is shown of it may be old or missing: %v", of.Name, of.Err))
+		}
+		these, unknown := 0, 0
+		for _, p := range refusedOf(problemsIn(of.Cache)) {
+			switch {
+			case !strings.Contains(p.Object, "/"): // no key
+				unknown++
+			case p.Object == read.String() || read.Name == "" && strings.HasPrefix(p.Object, read.String()): // "kind/namespace/"
+				these++
+			}
+		}
+		see := "see portolan source describe " + of.Name
+		switch {
+		case these > 0 && read.Name != "":
+			out = append(out, fmt.Sprintf("source %s has %s in a form that is not served: %s", of.Name, read, see))
+		case these > 0:
+			out = append(out, fmt.Sprintf("source %s has objects of the kind %s that are not served as they stand there (%d): %s", of.Name, read.Kind.Kind, these, see))
+		}
+		if unknown > 0 {
+			out = append(out, fmt.Sprintf("source %s has what cannot be read, and may be any object (%d): %s", of.Name, unknown, see))
 		}
 	}
 	return out
@@ -45,4 +70,9 @@ func (s *server) unreadSources() (out []finding.Finding) {
 		}
 	}
 	return out
+}
+
+// refusedOf returns the problems of what is not served as it stands.
+func refusedOf(problems []cache.Problem) []cache.Problem {
+	return slices.DeleteFunc(slices.Clone(problems), func(p cache.Problem) bool { return p.Warning })
 }

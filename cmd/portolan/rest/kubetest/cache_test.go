@@ -244,7 +244,9 @@ func TestCacheWithoutARight(t *testing.T) {
 	deny("serviceentries")
 	r := run(t, api, func(o *kube.Options) {
 		o.Cluster = o.Cluster.Share(cluster.User{Source: "kube://test", Page: "docs/rights.md"})
-		o.Recall = func(context.Context) ([]*config.Config, bool, error) { return []*config.Config{entry("known")}, true, nil }
+		o.Recall = func(context.Context) ([]*config.Config, bool, error) {
+			return []*config.Config{entry("known")}, true, nil
+		}
 	})
 	r.await("DestinationRule here", "ServiceEntry known")
 	const account = `the account system:serviceaccount:mesh:"portolan" may not list and watch `

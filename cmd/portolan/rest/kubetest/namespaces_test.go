@@ -60,7 +60,9 @@ func TestCacheSelects(t *testing.T) {
 		if o.Cluster, err = cluster.New(connection); err != nil {
 			t.Fatal(err)
 		}
-		o.Recall = func(context.Context) ([]*config.Config, bool, error) { return []*config.Config{entry("last")}, true, nil }
+		o.Recall = func(context.Context) ([]*config.Config, bool, error) {
+			return []*config.Config{entry("last")}, true, nil
+		}
 	})
 	r.await("ServiceEntry last") // what the cluster has waits for the selectors
 	if r.Confirmed() {
