@@ -84,7 +84,7 @@ type slice struct {
 	Flaws     []string   `json:"flaws,omitempty"`
 }
 
-// endpoint is an address of a slice. Pod is empty if it is no pod of the namespace.
+// endpoint is an address of a slice. Pod is empty if it names no pod of the namespace.
 type endpoint struct {
 	Address string           `json:"address"`
 	Pod     string           `json:"pod,omitempty"`
@@ -95,12 +95,16 @@ type endpoint struct {
 
 // pod is a Pod that has an address.
 type pod struct {
-	Namespace string          `json:"namespace"`
-	Name      string          `json:"name"`
-	Address   string          `json:"address"`
-	Node      string          `json:"node,omitempty"`
-	Account   string          `json:"account,omitempty"`
-	Labels    labels.Instance `json:"labels,omitempty"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Address   string `json:"address"`
+	// Others are its addresses beside Address, as those of another family.
+	Others []string `json:"others,omitempty"`
+	// HostNetwork says that its addresses are those of its node, which other pods have too.
+	HostNetwork bool            `json:"hostNetwork,omitempty"`
+	Node        string          `json:"node,omitempty"`
+	Account     string          `json:"account,omitempty"`
+	Labels      labels.Instance `json:"labels,omitempty"`
 	// Ready says that ServiceEntries may select it.
 	Ready bool `json:"ready,omitempty"`
 }
@@ -151,13 +155,25 @@ func (s *slice) equal(other object) bool {
 
 func (p *pod) equal(other object) bool {
 	o, ok := other.(*pod)
-	return ok && p.Namespace == o.Namespace && p.Name == o.Name && p.Address == o.Address && p.Node == o.Node &&
+	return ok && p.Namespace == o.Namespace && p.Name == o.Name && p.Address == o.Address && slices.Equal(p.Others, o.Others) && p.HostNetwork == o.HostNetwork && p.Node == o.Node &&
 		p.Account == o.Account && p.Ready == o.Ready && p.Labels.Equal(o.Labels)
 }
 
 func (n *node) equal(other object) bool {
 	o, ok := other.(*node)
 	return ok && *n == *o
+}
+
+// addresses yields the addresses of a pod that are its own. A pod in the network of its node has none.
+func (p *pod) addresses(yield func(string) bool) {
+	if p == nil || p.HostNetwork || !yield(p.Address) {
+		return
+	}
+	for _, address := range p.Others {
+		if !yield(address) {
+			return
+		}
+	}
 }
 
 // decode reads an object that Value has written.
@@ -338,7 +354,12 @@ func stripPod(p *corev1.Pod) *pod {
 	}
 	out := &pod{
 		Namespace: shared(p.Namespace), Name: p.Name, Address: p.Status.PodIP, Node: shared(p.Spec.NodeName), Account: shared(p.Spec.ServiceAccountName),
-		Labels: sharedLabels(p.Labels),
+		Labels: sharedLabels(p.Labels), HostNetwork: p.Spec.HostNetwork,
+	}
+	for _, of := range p.Status.PodIPs {
+		if of.IP != out.Address {
+			out.Others = append(out.Others, of.IP)
+		}
 	}
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodReady {
