@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -51,7 +52,7 @@ type service struct {
 	Headless     bool     `json:"headless,omitempty"`
 	ExternalName string   `json:"externalName,omitempty"`
 	ClusterIPs   []string `json:"clusterIPs,omitempty"`
-	// External are addresses that route to the Service from outside the cluster.
+	// External are addresses and host names that lead to the Service from outside the cluster.
 	External []string `json:"external,omitempty"`
 	// Family is the first family of its addresses, IPv4 or IPv6.
 	Family          string `json:"family,omitempty"`
@@ -229,9 +230,12 @@ func stripService(s *corev1.Service) *service {
 		out.Selector = s.Spec.Selector
 	}
 	out.External = slices.Clone(s.Spec.ExternalIPs)
+	if out.ExternalName != "" {
+		out.External = append(out.External, out.ExternalName)
+	}
 	for _, i := range s.Status.LoadBalancer.Ingress {
-		if i.IP != "" {
-			out.External = append(out.External, i.IP)
+		if at := cmp.Or(i.IP, i.Hostname); at != "" {
+			out.External = append(out.External, at)
 		}
 	}
 	for i := range s.Spec.Ports {
