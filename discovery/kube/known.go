@@ -29,7 +29,7 @@ type known struct {
 }
 
 // part are the endpoints of a slice. again has each of them out of use, if the slice is of another
-// family than the first of its Service: see known.row.
+// family than the first of its Service: see known.endpoints.
 type part struct{ endpoints, again []*discovery.Endpoint }
 
 func (p *part) equal(o *part) bool {
