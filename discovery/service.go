@@ -169,8 +169,10 @@ type Attributes struct {
 	Name, Namespace string
 	Labels          labels.Instance
 	// LabelSelectors select the workloads of the service; nil for none.
-	LabelSelectors           labels.Instance
-	ExportTo                 Visibility
+	LabelSelectors labels.Instance
+	ExportTo       Visibility
+	// ClusterExternalAddresses are the IPs and host names at which the service is reached from outside
+	// each cluster, by the name of the cluster.
 	ClusterExternalAddresses map[string][]string
 	// Distribution says which endpoints proxies prefer, unless a DestinationRule does.
 	// (Istio: Attributes.TrafficDistribution.)

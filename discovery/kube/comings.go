@@ -98,14 +98,15 @@ func (r *Registry) restart(ctx context.Context) {
 type restarting struct{ *Registry }
 
 // restart waits for whole lists, and for the namespaces that count, again. Paths has the objects that
-// are known.
+// are known. They were confirmed until now, unless those of a kind were only last known.
 func (i *inbox) restart(paths map[string]bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.taken {
+	if i.begun && (len(i.restored) == 0 || i.confirmed.IsZero()) {
 		i.confirmed = time.Now()
 	}
-	i.pending, i.restored, i.listed, i.selected, i.taken = map[string]object{}, paths, [kinds]bool{}, nil, false
+	i.pending, i.restored, i.listed, i.refused = map[string]object{}, paths, [kinds]bool{}, [kinds]bool{}
+	i.selected, i.begun, i.taken = nil, false, [kinds]bool{}
 }
 
 // Leave takes back what the registry has told: its rows, its pods, and that it has the endpoints of

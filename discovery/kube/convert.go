@@ -85,38 +85,47 @@ func (c converter) workload(p *pod, locality string) *discovery.WorkloadInstance
 	}
 }
 
-// endpoints converts a slice, in order. Those of another family than the Service's first are out of
-// use, since they are the same pods again: they say who is at these addresses.
-func (k *known) endpoints(c converter, s *slice) []*discovery.Endpoint {
+// part converts a slice. Its endpoints are in order.
+func (k *known) part(c converter, s *slice) *part {
 	of, _ := k.objects.Value(servicePrefix + serviceKey(s.Namespace, s.Service)).(*service)
-	var out []*discovery.Endpoint
+	out := &part{}
 	for i := range s.Endpoints {
 		from := &s.Endpoints[i]
 		base := k.base(c, s, from)
-		switch {
-		case of != nil && of.Family != s.Family:
-			base.Health = discovery.OutOfUse
-		case of == nil || !of.PublishNotReady:
+		if of == nil || !of.PublishNotReady {
 			base.Health = from.Health
 		}
 		for _, p := range s.Ports {
 			e := base
 			e.Port, e.ServicePortName = p.Number, p.Name
-			out = append(out, &e)
+			out.endpoints = append(out.endpoints, &e)
 		}
 	}
-	slices.SortFunc(out, discovery.CompareEndpoints)
+	slices.SortFunc(out.endpoints, discovery.CompareEndpoints)
+	if of != nil && of.Family != s.Family {
+		for _, e := range out.endpoints {
+			again := *e
+			again.Health = discovery.OutOfUse
+			out.again = append(out.again, &again)
+		}
+	}
 	return out
 }
 
-// base returns an endpoint without its port. The pod says what it is, and its node where.
+// base returns an endpoint without its port. The pod says what it is, and its node where. The pod is the
+// one that the slice names, else the one at the address. (Istio: Controller.getPod.)
 func (k *known) base(c converter, s *slice, from *endpoint) discovery.Endpoint {
-	locality := cmp.Or(k.locality(from.Node), discovery.LocalityOf("", from.Zone, ""))
-	p, _ := k.objects.Value(podPrefix + serviceKey(s.Namespace, from.Pod)).(*pod)
+	name := cmp.Or(from.Pod, k.podAt(s.Namespace, from.Address))
+	p, _ := k.objects.Value(podPrefix + serviceKey(s.Namespace, name)).(*pod)
+	node := from.Node
+	if p != nil && node == "" {
+		node = p.Node
+	}
+	locality := cmp.Or(k.locality(node), discovery.LocalityOf("", from.Zone, ""))
 	if p == nil {
 		return discovery.Endpoint{
-			Address: from.Address, Weight: 1, TLSMode: discovery.TLSModeDisabled, Namespace: s.Namespace, WorkloadName: from.Pod,
-			Locality: discovery.Locality{Label: locality, Cluster: c.cluster}, Node: from.Node,
+			Address: from.Address, Weight: 1, TLSMode: discovery.TLSModeDisabled, Namespace: s.Namespace, WorkloadName: name,
+			Locality: discovery.Locality{Label: locality, Cluster: c.cluster}, Node: node,
 		}
 	}
 	out := c.workload(p, locality).Endpoint
@@ -164,9 +173,7 @@ func (k *known) row(c converter, key string) discovery.Row {
 		row.Endpoints = c.externalName(s)
 		return row
 	}
-	for _, part := range k.built.Prefix(key + "/") {
-		row.Endpoints = append(row.Endpoints, part.endpoints...)
-	}
+	row.Endpoints = k.endpoints(key)
 	if s.resolution() == discovery.ClientSideLB && k.elsewhere.Value(key) == nil {
 		pods := map[string]bool{}
 		for _, e := range row.Endpoints {
@@ -180,6 +187,36 @@ func (k *known) row(c converter, key string) discovery.Row {
 	}
 	row.Endpoints = distinct(row.Endpoints)
 	return row
+}
+
+// endpoints returns the endpoints of the slices of a Service. A pod has one endpoint in use: at its
+// address of the Service's first family, if it has one there. Those at its other addresses say who is
+// there. An endpoint that is no pod is one at each of its addresses. (Istio: updateEndpointCacheForSlice,
+// where a pod with addresses of both families is one endpoint.)
+func (k *known) endpoints(key string) (out []*discovery.Endpoint) {
+	var parts []*part
+	twice := false
+	for _, of := range k.built.Prefix(key + "/") {
+		parts, twice = append(parts, of), twice || of.again != nil
+	}
+	type port struct{ pod, name string }
+	first := map[port]bool{} // what pods serve in the first family, if there is another
+	for _, of := range parts {
+		for _, e := range of.endpoints {
+			if twice && of.again == nil && e.WorkloadName != "" {
+				first[port{e.WorkloadName, e.ServicePortName}] = true
+			}
+		}
+	}
+	for _, of := range parts {
+		for i, e := range of.endpoints {
+			if of.again != nil && first[port{e.WorkloadName, e.ServicePortName}] {
+				e = of.again[i]
+			}
+			out = append(out, e)
+		}
+	}
+	return out
 }
 
 // distinct keeps the first endpoint of each address and port: slices may share one while a cluster

@@ -57,8 +57,8 @@ func TestServices(t *testing.T) {
 	expect(t, got, map[string]string{
 		"headless": "0.0.0.0 map[] Passthrough external=false map[] exportTo=[] ports=1  local=false",
 		"dual":     "10.96.0.7 map[east:[10.96.0.7 fd00::7]] ClientSideLB external=false map[] exportTo=[] ports=1  local=false",
-		"external": "0.0.0.0 map[] DNSLB external=true map[] exportTo=[] ports=1  local=false",
-		"reached":  "10.96.0.1 map[east:[10.96.0.1]] ClientSideLB external=false map[east:[192.0.2.1 192.0.2.2]] exportTo=[] ports=1  local=false",
+		"external": "0.0.0.0 map[] DNSLB external=true map[east:[db.example]] exportTo=[] ports=1  local=false",
+		"reached":  "10.96.0.1 map[east:[10.96.0.1]] ClientSideLB external=false map[east:[192.0.2.1 192.0.2.2 lb.example]] exportTo=[] ports=1  local=false",
 		"private":  "10.96.0.1 map[east:[10.96.0.1]] ClientSideLB external=false map[] exportTo=[other shop] ports=1  local=false",
 		"portless": "10.96.0.1 map[east:[10.96.0.1]] ClientSideLB external=false map[] exportTo=[] ports=0  local=false",
 		"close":    "10.96.0.1 map[east:[10.96.0.1]] ClientSideLB external=false map[] exportTo=[] ports=1 PreferSameZone local=false",

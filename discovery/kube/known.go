@@ -28,13 +28,25 @@ type known struct {
 	exportTo  *[]string // the mesh's default, nil before the first snapshot
 }
 
-// part are the endpoints of a slice.
-type part struct{ endpoints []*discovery.Endpoint }
+// part are the endpoints of a slice. again has each of them out of use, if the slice is of another
+// family than the first of its Service: see known.endpoints.
+type part struct{ endpoints, again []*discovery.Endpoint }
 
-// The keys of refs: the paths of slices by pod and by node, and the pods of a node.
+func (p *part) equal(o *part) bool {
+	return p != nil && slices.EqualFunc(p.endpoints, o.endpoints, (*discovery.Endpoint).Equal) && (p.again == nil) == (o.again == nil)
+}
+
+// The keys of refs: the paths of slices by pod, by node, and by an address in their namespace of which
+// they do not say the pod; the pods of a node, and the names of the pods at an address in a namespace.
 func refOfPod(pod, slice string) string   { return "pod\x00" + pod + "\x00" + slice }
 func refOfNode(node, slice string) string { return "node\x00" + node + "\x00" + slice }
-func refOnNode(node, pod string) string   { return "on\x00" + node + "\x00" + pod }
+func refOfAddress(namespace, address, slice string) string {
+	return "ip\x00" + namespace + "\x00" + address + "\x00" + slice
+}
+func refOnNode(node, pod string) string { return "on\x00" + node + "\x00" + pod }
+func refAt(namespace, address, pod string) string {
+	return "at\x00" + namespace + "\x00" + address + "\x00" + pod
+}
 
 func cutKey(key string) (namespace, name string) {
 	namespace, name, _ = strings.Cut(key, "/")
@@ -154,6 +166,8 @@ func (k *known) setSlice(path string, before, curr *slice) {
 			e := &s.Endpoints[i]
 			if e.Pod != "" {
 				out[refOfPod(serviceKey(s.Namespace, e.Pod), path)] = struct{}{}
+			} else {
+				out[refOfAddress(s.Namespace, e.Address, path)] = struct{}{}
 			}
 			if e.Node != "" {
 				out[refOfNode(e.Node, path)] = struct{}{}
@@ -175,15 +189,44 @@ func (k *known) setSlice(path string, before, curr *slice) {
 }
 
 func (k *known) setPod(key string, before, curr *pod, m *marks) {
-	for _, path := range k.users(refOfPod(key, "")) {
-		m.slices[path] = struct{}{}
-	}
+	k.markUsers(key, curr, m)
 	if before != nil && (curr == nil || curr.Node != before.Node) {
 		k.refs = k.refs.Delete(refOnNode(before.Node, key))
 	}
 	if curr != nil && (before == nil || curr.Node != before.Node) {
 		k.refs = k.refs.Set(refOnNode(curr.Node, key), struct{}{})
 	}
+	if before != nil && curr != nil && before.Address == curr.Address && slices.Equal(before.Others, curr.Others) && before.HostNetwork == curr.HostNetwork {
+		return
+	}
+	k.markUsers(key, before, m)
+	for address := range before.addresses {
+		k.refs = k.refs.Delete(refAt(before.Namespace, address, before.Name))
+	}
+	for address := range curr.addresses {
+		k.refs = k.refs.Set(refAt(curr.Namespace, address, curr.Name), struct{}{})
+	}
+}
+
+// markUsers marks the slices that name a pod, or have one of its addresses. It may be nil.
+func (k *known) markUsers(key string, p *pod, m *marks) {
+	for _, path := range k.users(refOfPod(key, "")) {
+		m.slices[path] = struct{}{}
+	}
+	for address := range p.addresses {
+		for _, path := range k.users(refOfAddress(p.Namespace, address, "")) {
+			m.slices[path] = struct{}{}
+		}
+	}
+}
+
+// podAt returns the name of the one pod of a namespace at an address, empty if there is none or are
+// several.
+func (k *known) podAt(namespace, address string) string {
+	if found := k.users(refAt(namespace, address, "")); len(found) == 1 {
+		return found[0]
+	}
+	return ""
 }
 
 // setNode marks what is on a node. The node has its new locality already.
@@ -196,7 +239,9 @@ func (k *known) setNode(c converter, name string, before object, m *marks) {
 		old = n.Locality
 	}
 	for _, key := range k.users(refOnNode(name, "")) {
-		if p, _ := k.objects.Value(podPrefix + key).(*pod); p != nil && p.Ready {
+		p, _ := k.objects.Value(podPrefix + key).(*pod)
+		k.markUsers(key, p, m)
+		if p != nil && p.Ready {
 			m.add(c.workload(p, old), c.workload(p, k.locality(name)))
 		}
 	}
@@ -209,8 +254,8 @@ func (k *known) build(c converter, m *marks) {
 		s, _ := k.objects.Value(slicePrefix + path).(*slice)
 		if s == nil {
 			k.built = k.built.Delete(path)
-		} else if after := k.endpoints(c, s); before == nil || !slices.EqualFunc(before.endpoints, after, (*discovery.Endpoint).Equal) {
-			k.built = k.built.Set(path, &part{after})
+		} else if after := k.part(c, s); !before.equal(after) {
+			k.built = k.built.Set(path, after)
 		}
 		if k.built.Value(path) != before {
 			m.services[path[:strings.LastIndex(path, "/")]] = struct{}{}

@@ -28,16 +28,10 @@ func (r *Registry) SourceName() string { return "kubernetes/" + url.PathEscape(r
 
 // Known implements lastknown.Source.
 func (r *Registry) Known() (lastknown.Known, bool) {
-	if !r.inbox.isTaken() || !r.link.Load().Followed() {
+	if !r.inbox.isWhole() || !r.link.Load().Followed() {
 		return lastknown.Known{}, false
 	}
 	return lastknown.Known{Items: r.settled.Load().known.objects}, true
-}
-
-func (i *inbox) isTaken() bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.taken
 }
 
 // restore fills the registry with what was last known of the cluster, and says whether anything was.

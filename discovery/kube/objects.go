@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -51,7 +52,7 @@ type service struct {
 	Headless     bool     `json:"headless,omitempty"`
 	ExternalName string   `json:"externalName,omitempty"`
 	ClusterIPs   []string `json:"clusterIPs,omitempty"`
-	// External are addresses that route to the Service from outside the cluster.
+	// External are addresses and host names that lead to the Service from outside the cluster.
 	External []string `json:"external,omitempty"`
 	// Family is the first family of its addresses, IPv4 or IPv6.
 	Family          string `json:"family,omitempty"`
@@ -84,7 +85,7 @@ type slice struct {
 	Flaws     []string   `json:"flaws,omitempty"`
 }
 
-// endpoint is an address of a slice. Pod is empty if it is no pod of the namespace.
+// endpoint is an address of a slice. Pod is empty if it names no pod of the namespace.
 type endpoint struct {
 	Address string           `json:"address"`
 	Pod     string           `json:"pod,omitempty"`
@@ -95,12 +96,16 @@ type endpoint struct {
 
 // pod is a Pod that has an address.
 type pod struct {
-	Namespace string          `json:"namespace"`
-	Name      string          `json:"name"`
-	Address   string          `json:"address"`
-	Node      string          `json:"node,omitempty"`
-	Account   string          `json:"account,omitempty"`
-	Labels    labels.Instance `json:"labels,omitempty"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Address   string `json:"address"`
+	// Others are its addresses beside Address, as those of another family.
+	Others []string `json:"others,omitempty"`
+	// HostNetwork says that its addresses are those of its node, which other pods have too.
+	HostNetwork bool            `json:"hostNetwork,omitempty"`
+	Node        string          `json:"node,omitempty"`
+	Account     string          `json:"account,omitempty"`
+	Labels      labels.Instance `json:"labels,omitempty"`
 	// Ready says that ServiceEntries may select it.
 	Ready bool `json:"ready,omitempty"`
 }
@@ -151,13 +156,25 @@ func (s *slice) equal(other object) bool {
 
 func (p *pod) equal(other object) bool {
 	o, ok := other.(*pod)
-	return ok && p.Namespace == o.Namespace && p.Name == o.Name && p.Address == o.Address && p.Node == o.Node &&
+	return ok && p.Namespace == o.Namespace && p.Name == o.Name && p.Address == o.Address && slices.Equal(p.Others, o.Others) && p.HostNetwork == o.HostNetwork && p.Node == o.Node &&
 		p.Account == o.Account && p.Ready == o.Ready && p.Labels.Equal(o.Labels)
 }
 
 func (n *node) equal(other object) bool {
 	o, ok := other.(*node)
 	return ok && *n == *o
+}
+
+// addresses yields the addresses of a pod that are its own. A pod in the network of its node has none.
+func (p *pod) addresses(yield func(string) bool) {
+	if p == nil || p.HostNetwork || !yield(p.Address) {
+		return
+	}
+	for _, address := range p.Others {
+		if !yield(address) {
+			return
+		}
+	}
 }
 
 // decode reads an object that Value has written.
@@ -213,9 +230,12 @@ func stripService(s *corev1.Service) *service {
 		out.Selector = s.Spec.Selector
 	}
 	out.External = slices.Clone(s.Spec.ExternalIPs)
+	if out.ExternalName != "" {
+		out.External = append(out.External, out.ExternalName)
+	}
 	for _, i := range s.Status.LoadBalancer.Ingress {
-		if i.IP != "" {
-			out.External = append(out.External, i.IP)
+		if at := cmp.Or(i.IP, i.Hostname); at != "" {
+			out.External = append(out.External, at)
 		}
 	}
 	for i := range s.Spec.Ports {
@@ -338,7 +358,12 @@ func stripPod(p *corev1.Pod) *pod {
 	}
 	out := &pod{
 		Namespace: shared(p.Namespace), Name: p.Name, Address: p.Status.PodIP, Node: shared(p.Spec.NodeName), Account: shared(p.Spec.ServiceAccountName),
-		Labels: sharedLabels(p.Labels),
+		Labels: sharedLabels(p.Labels), HostNetwork: p.Spec.HostNetwork,
+	}
+	for _, of := range p.Status.PodIPs {
+		if of.IP != out.Address {
+			out.Others = append(out.Others, of.IP)
+		}
 	}
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodReady {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -105,7 +106,7 @@ func (r *Registry) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 		case <-patience.C:
-			if _, restored := r.inbox.lastKnown(); !restored && !r.inbox.isTaken() {
+			if _, restored := r.inbox.lastKnown(); !restored && !r.inbox.hasBegun() {
 				r.clusters.o.Logger.Warn("a cluster was not read in time: the server starts without its services", "cluster", r.Cluster(), "waited", wait)
 			}
 			r.inbox.endWait()
@@ -126,20 +127,19 @@ type inbox struct {
 	mu sync.Mutex // guards the fields below
 	// pending has the objects by path, nil for one that is gone.
 	pending map[string]object
-	// listed are the kinds whose list was told, and selected which namespaces count; nil if it is not
-	// known. Nothing is taken before all of this is known: a Service without its endpoints is none.
-	listed   [kinds]bool
-	selected *selection.Selection
-	taken    bool // the whole lists were taken
-	waited   bool // the time to wait for the lists is over
-	// restored has the paths of the objects that were last known, until the lists are taken.
+	// listed are the kinds whose list was told, and refused those that the cluster denies or does not
+	// have. selected says which namespaces count; nil if it is not known. Nothing is taken before all of
+	// this is known: a Service without its endpoints is none.
+	listed, refused [kinds]bool
+	selected        *selection.Selection
+	begun           bool        // what the cluster told was taken once
+	taken           [kinds]bool // the whole lists that were taken
+	waited          bool        // the time to wait for the lists is over
+	// restored has the paths of the objects that were last known, of each kind until its list is taken.
 	restored map[string]bool
 	// confirmed is when what was last known was confirmed; zero if nothing was.
 	confirmed time.Time
 }
-
-// kinds is the number of kinds that a registry follows.
-const kinds = 4
 
 func (i *inbox) put(listed int, changes map[string]object) {
 	i.mu.Lock()
@@ -150,6 +150,13 @@ func (i *inbox) put(listed int, changes map[string]object) {
 	maps.Copy(i.pending, changes)
 }
 
+// setRefused says whether the cluster denies a kind or does not have it. Nobody waits for its list then.
+func (i *inbox) setRefused(kind int, refused bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.refused[kind] = refused
+}
+
 func (i *inbox) endWait() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -157,23 +164,63 @@ func (i *inbox) endWait() {
 }
 
 // take returns what waits, which namespaces count, and whether there is an end to the wait for the
-// first state. What was last known and is in no list is gone. selected is nil if nothing is taken.
+// first state. What was last known of a kind and is not in its list is gone; of a kind without a list
+// it stays. selected is nil if nothing is taken.
 func (i *inbox) take() (changes map[string]object, selected *selection.Selection, settled bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.selected == nil || slices.Contains(i.listed[:], false) {
+	if i.selected == nil || !i.begun && !i.answered() {
 		return nil, nil, i.waited
 	}
-	if !i.taken {
-		for path := range i.restored {
-			if i.pending[path] == nil {
-				i.pending[path] = nil
-			}
+	if !slices.Contains(i.listed[:], true) {
+		return nil, nil, true // all kinds are refused: what was last known stays as it is
+	}
+	i.begun = true
+	for kind := range kinds {
+		if i.listed[kind] && !i.taken[kind] {
+			i.forget(followed[kind].prefix)
+			i.taken[kind] = true
 		}
-		i.taken, i.restored = true, nil
 	}
 	changes, i.pending = i.pending, map[string]object{}
 	return changes, i.selected, true
+}
+
+// answered says whether each kind was listed or refused. The caller holds mu.
+func (i *inbox) answered() bool {
+	for kind := range kinds {
+		if !i.listed[kind] && !i.refused[kind] {
+			return false
+		}
+	}
+	return true
+}
+
+// forget takes back what was last known of a kind and is not in its list. The caller holds mu.
+func (i *inbox) forget(prefix string) {
+	for path := range i.restored {
+		if !strings.HasPrefix(path, prefix) {
+			continue
+		}
+		if i.pending[path] == nil {
+			i.pending[path] = nil
+		}
+		delete(i.restored, path)
+	}
+}
+
+// hasBegun says whether what the cluster told was taken once.
+func (i *inbox) hasBegun() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.begun
+}
+
+// isWhole says whether the lists of all kinds were taken.
+func (i *inbox) isWhole() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return !slices.Contains(i.taken[:], false)
 }
 
 // told takes changes of the cluster, nil for an object that is gone. The number of the kind says

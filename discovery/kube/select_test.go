@@ -102,9 +102,10 @@ func TestNamespacesDenied(t *testing.T) {
 	r, selectors := newRig(t, kube.Options{}), labelled(t, "mesh")
 	one, _ := r.selecting(a, func(o *cluster.Options) { o.Selectors = selectors })
 	r.has("http=10.0.0.1:8080", "http=10.0.0.2:8080")
-	if err := one.Degraded(); err == nil || !strings.Contains(err.Error(), "the account may not list and watch namespaces for the discoverySelectors of the mesh: see docs/operations/mesh-config.md") {
-		t.Errorf("degraded: %v", err)
-	}
+	r.await("it says what is denied", func() bool {
+		err := one.Degraded()
+		return err != nil && strings.Contains(err.Error(), "the account may not list and watch namespaces for the discoverySelectors of the mesh: see docs/operations/mesh-config.md")
+	})
 	a.Deny("")
 	r.gone()
 	r.await("nothing is wrong", func() bool { return one.Degraded() == nil })

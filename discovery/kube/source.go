@@ -13,18 +13,22 @@ import (
 	"github.com/portolan-mesh/portolan/cache/kube/cluster"
 )
 
-// followed are the kinds that a registry follows.
+// kinds is the number of kinds that a registry follows.
+const kinds = 4
+
+// followed are the kinds that a registry follows, with the prefixes of the paths of their objects.
 var followed = [kinds]struct {
 	resource schema.GroupVersionResource
 	kind     string
+	prefix   string
 	fields   string
 	strip    func(cluster.Object) object
 }{
-	{resource: corev1.SchemeGroupVersion.WithResource("nodes"), kind: "Node", strip: func(o cluster.Object) object {
+	{resource: corev1.SchemeGroupVersion.WithResource("nodes"), kind: "Node", prefix: nodePrefix, strip: func(o cluster.Object) object {
 		return stripNode(o.(*corev1.Node))
 	}},
 	{
-		resource: corev1.SchemeGroupVersion.WithResource("pods"), kind: "Pod",
+		resource: corev1.SchemeGroupVersion.WithResource("pods"), kind: "Pod", prefix: podPrefix,
 		fields: "status.phase!=Failed,status.phase!=Succeeded", // those that have ended are not even sent
 		strip: func(o cluster.Object) object {
 			if p := stripPod(o.(*corev1.Pod)); p != nil {
@@ -33,10 +37,10 @@ var followed = [kinds]struct {
 			return nil
 		},
 	},
-	{resource: corev1.SchemeGroupVersion.WithResource("services"), kind: "Service", strip: func(o cluster.Object) object {
+	{resource: corev1.SchemeGroupVersion.WithResource("services"), kind: "Service", prefix: servicePrefix, strip: func(o cluster.Object) object {
 		return stripService(o.(*corev1.Service))
 	}},
-	{resource: discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), kind: "EndpointSlice", strip: func(o cluster.Object) object {
+	{resource: discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), kind: "EndpointSlice", prefix: slicePrefix, strip: func(o cluster.Object) object {
 		if s := stripSlice(o.(*discoveryv1.EndpointSlice)); s != nil {
 			return s
 		}
@@ -55,20 +59,21 @@ func (r *Registry) follow(ctx context.Context, by *cluster.Cluster) error {
 				Resource: of.resource, Kind: of.kind, Fields: of.fields,
 				Convert: func(o cluster.Object) (object, error) { return of.strip(o), nil },
 				Handle:  func(b cluster.Batch[object]) { r.tell(n, b) },
-				State:   r.setState,
+				State:   func(err error) { r.setState(n, err) },
 			})
 		})
 	}
 	return group.Wait()
 }
 
-// setState takes why a kind is not followed. Nobody waits for what the account has no right to, or
-// without a kubeconfig.
-func (r *Registry) setState(err error) {
-	if errors.Is(err, cluster.ErrDenied) || errors.Is(err, cluster.ErrUnusable) {
+// setState takes why a kind is not followed, nil if it is. Nobody waits for a kind that the cluster
+// denies or does not have, and for nothing at all without a kubeconfig.
+func (r *Registry) setState(kind int, err error) {
+	r.inbox.setRefused(kind, errors.Is(err, cluster.ErrDenied) || errors.Is(err, cluster.ErrAbsent))
+	if errors.Is(err, cluster.ErrUnusable) {
 		r.inbox.endWait()
-		r.post()
 	}
+	r.post()
 }
 
 func (r *Registry) tell(kind int, b cluster.Batch[object]) {

@@ -81,7 +81,7 @@ func (r *Registry) Status() Status {
 func (i *inbox) lastKnown() (time.Time, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.confirmed, !i.taken && !i.confirmed.IsZero()
+	return i.confirmed, !i.begun && !i.confirmed.IsZero()
 }
 
 // SourceStatuses implements discovery.SourceReporter.
@@ -98,7 +98,7 @@ func (r *Registry) SourceStatuses() []discovery.SourceStatus {
 	switch {
 	case restored:
 		s.State, s.AsOf = discovery.SourceLastKnown, at
-	case !r.inbox.isTaken():
+	case !r.inbox.hasBegun():
 		s.State = discovery.SourceSyncing
 	case err != nil:
 		s.State = discovery.SourceDegraded
@@ -131,7 +131,7 @@ func (r *Registry) Degraded() error {
 	what := "what was known of it is served"
 	if at, restored := r.inbox.lastKnown(); restored {
 		what = "what was known of it at " + at.UTC().Format(time.RFC3339) + " is served"
-	} else if !r.inbox.isTaken() {
+	} else if !r.inbox.hasBegun() {
 		what = "nothing is known of it"
 	}
 	return fmt.Errorf("cluster %s: %s: %w", r.Cluster(), what, err)

@@ -8,8 +8,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/schema/ingressstatus"
 	"github.com/portolan-mesh/portolan/storage/secret"
 	"github.com/portolan-mesh/portolan/storage/status"
 	"github.com/portolan-mesh/portolan/xds/verdict"
@@ -138,4 +141,52 @@ func TestIngressAddresses(t *testing.T) {
 	expect(nil, first)
 	w.Apply(class)
 	expect([]string{"10.0.0.9"}, first)
+}
+
+// TestIngressAddressesOfAService: with the Service that ingressService names, an Ingress is served at the
+// addresses and host names of its load balancers, and at those of gateways while it has none.
+func TestIngressAddressesOfAService(t *testing.T) {
+	t.Parallel()
+	w := xdstest.NewWorld(t)
+	w.Apply("apiVersion: networking.k8s.io/v1\nkind: IngressClass\nmetadata: {name: istio}\nspec: {controller: istio.io/ingress-controller}\n",
+		"apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: a, namespace: default}\nspec: {ingressClassName: istio, defaultBackend: {service: {name: web, port: {number: 80}}}}\n")
+	service := func(name string, outside map[string][]string) discovery.Row {
+		s := &discovery.Service{
+			Hostname: host.Name(name + ".istio-system.svc.cluster.local"), Address: "10.96.0.1", Resolution: discovery.ClientSideLB,
+			Ports:      []discovery.Port{{Name: "http", Number: 80, Protocol: discovery.HTTP}},
+			Attributes: discovery.Attributes{Provider: discovery.Kubernetes, Name: name, Namespace: "istio-system", ClusterExternalAddresses: outside},
+		}
+		return discovery.Row{Hostname: s.Hostname, Namespace: "istio-system", Services: []*discovery.Service{s}}
+	}
+	gateway := router(map[string]string{"istio": "ingressgateway"})
+	gateway.Namespace, gateway.Addresses, gateway.Replica = "istio-system", []string{"10.0.0.9"}, "r"
+	key := config.Key{Kind: schema.Ingress, Namespace: "default", Name: "a"}
+	var x *index.Index
+	expect := func(what string, want ...string) {
+		t.Helper()
+		facts := verdict.Facts{Mesh: w.Context(), Proxies: proxies(gateway)}
+		x = x.Next(facts)
+		if got := x.Addresses(key); !slices.Equal(got, want) {
+			t.Errorf("%s: the addresses are %q, want %q", what, got, want)
+		}
+		if fresh := (*index.Index)(nil).Next(facts); !slices.Equal(fresh.Addresses(key), want) {
+			t.Errorf("%s: from nothing they are %q, want %q", what, fresh.Addresses(key), want)
+		}
+	}
+	expect("no such service", "10.0.0.9")
+	w.Offer(service("istio-ingressgateway", nil))
+	expect("without a load balancer", "10.0.0.9")
+	w.Offer(service("istio-ingressgateway", map[string][]string{"east": {"lb.example"}}))
+	expect("a host name alone", "lb.example")
+	w.Offer(service("istio-ingressgateway", map[string][]string{"east": {"lb.example", "192.0.2.1"}, "west": {"192.0.2.1", "lb.west.example"}}))
+	expect("two clusters", "192.0.2.1", "lb.example", "lb.west.example")
+	w.Offer(service("door", map[string][]string{"east": {"door.example"}}))
+	w.SetMesh("ingressService: door\ningressSelector: ingressgateway\n")
+	expect("another ingressService", "door.example")
+	points := ingressstatus.At(x.Addresses(key)).GetIngress()
+	if len(points) != 1 || points[0].GetHostname() != "door.example" || points[0].GetIp() != "" {
+		t.Errorf("the status has %v", points)
+	}
+	w.SetMesh("ingressService: none\ningressSelector: ingressgateway\n")
+	expect("an ingressService that is not there", "10.0.0.9")
 }

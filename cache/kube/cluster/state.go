@@ -101,8 +101,10 @@ func (s *state) lost(ctx context.Context, verb string, err error) {
 	}
 	s.denied[verb] = err
 	s.mu.Unlock()
-	s.link.setFound(was)
 	s.link.setLost(err, s.target.resource.Resource)
+	if was != nil {
+		s.link.takeBack(was) // never the last: the new reason counts already
+	}
 	if s.tell != nil {
 		s.tell(err)
 	}
@@ -143,9 +145,9 @@ func (l *link) setLost(err error, resource string) {
 	}
 }
 
-// setFound takes a reason back, and logs the end of the last one. It may be nil.
+// setFound takes a reason back, and logs the end of the last one.
 func (l *link) setFound(err error) {
-	if err != nil && l.takeBack(err) && !errors.Is(err, ErrAbsent) {
+	if l.takeBack(err) && !errors.Is(err, ErrAbsent) {
 		l.o.Log.Info("a cluster is followed again", "cluster", l.name)
 	}
 }

@@ -39,6 +39,7 @@ type API struct {
 	refused int             // how many requests it did not answer
 	asks    map[string]bool // resources and verbs that were asked for
 	denied  string          // the resource to which nobody has a right
+	lacked  string          // the resource that the server does not have
 }
 
 type event struct {
@@ -204,6 +205,14 @@ func (a *API) Deny(resource string) {
 	a.CloseClientConnections()
 }
 
+// Lack makes the server not have a resource, or have all if it is empty.
+func (a *API) Lack(resource string) {
+	a.mu.Lock()
+	a.lacked = resource
+	a.mu.Unlock()
+	a.CloseClientConnections()
+}
+
 // Unanswered returns how many requests had no answer.
 func (a *API) Unanswered() int {
 	a.mu.Lock()
@@ -217,7 +226,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	resource := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
 	w.Header().Set("Content-Type", "application/json")
 	a.mu.Lock()
-	away, closes, denied := a.away, a.closes, a.denied == resource
+	away, closes, denied, lacked := a.away, a.closes, a.denied == resource, a.lacked == resource
 	if closes {
 		a.refused++
 	}
@@ -238,6 +247,9 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case denied:
 		w.WriteHeader(http.StatusForbidden)
 		_, _ = fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)
+	case lacked:
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
 	case query.Get("sendInitialEvents") != "": // lists do as well
 		w.WriteHeader(http.StatusUnprocessableEntity)
 		_, _ = fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`)

@@ -80,9 +80,9 @@ func (j *judge) ingress(object *config.Config) {
 	}
 }
 
-// ingressAddresses returns where an Ingress is served: at the addresses outside of its cluster that the
-// ingressService of the mesh has, else at those of the connected gateways, of each the first that it
-// states. (Istio: runningAddresses, which knows the addresses of nodes instead of gateways.)
+// ingressAddresses returns where an Ingress is served: at the addresses and host names that lead to the
+// ingressService of the mesh from outside its cluster, else at the addresses of the connected gateways,
+// of each the first that it states. (Istio: runningAddresses, which knows the addresses of nodes instead of gateways.)
 func (j *judge) ingressAddresses(object *config.Config, g *routing.Gateway) (out []string) {
 	if service := j.Mesh().MeshConfig().GetIngressService(); service != "" {
 		for row := range j.Services(host.Name(service + "." + j.root() + ".svc." + object.Domain)) {
