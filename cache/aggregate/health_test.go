@@ -40,8 +40,8 @@ type storing struct {
 	storage.Batcher
 }
 
-// TestTheHealthOfTheObjectThatCounts: a report counts if the WorkloadEntry of its source does. Without a
-// WorkloadEntry the report of the store stays.
+// TestTheHealthOfTheObjectThatCounts: the report of a source counts if its WorkloadEntry does. Without one
+// the report of the store stays.
 func TestTheHealthOfTheObjectThatCounts(t *testing.T) {
 	t.Parallel()
 	store, below, worker := storing{reporting: &reporting{fake: newFake()}}, &reporting{fake: newFake()}, cache.NewWorker()
@@ -62,12 +62,13 @@ func TestTheHealthOfTheObjectThatCounts(t *testing.T) {
 		want    string
 	}{
 		{"only the store's report", func() { store.publish(false, "own") }, "own"},
-		{"an object without a report", func() { below.publish(true, "") }, ""},
+		{"an object without a report", func() { below.publish(true, "") }, "own"},
 		{"a report on it", func() { below.publish(true, "theirs") }, "theirs"},
+		{"the store's report goes", func() { store.publish(false, "") }, "theirs"},
 		{"another report alone", func() { below.publish(true, "theirs too") }, "theirs too"},
 		{"an object in the store", func() { store.publish(true, "own") }, "own"},
 		{"a report on what does not count", func() { below.publish(true, "shadowed") }, "own"},
-		{"the store's report goes", func() { store.publish(true, "") }, ""},
+		{"no report on what counts", func() { store.publish(true, "") }, ""},
 		{"the store's object goes", func() { store.publish(false, "") }, "shadowed"},
 		{"the other one goes", func() { below.publish(false, "shadowed") }, ""},
 		{"it is back", func() { below.publish(true, "back") }, "back"},

@@ -91,20 +91,21 @@ func (c *Cache) resolve(path string) {
 // workloads begins the paths of WorkloadEntries.
 var workloads = config.KindPath(schema.WorkloadEntry)
 
-// resolveHealth finds the report on a WorkloadEntry: that of the source whose object counts. Without
-// one it is the store's.
+// resolveHealth finds the report on a WorkloadEntry: that of the source whose object counts, otherwise
+// the store's, which says of which object it is.
 func (c *Cache) resolveHealth(of config.Key) {
-	from, path, at := c.store, of.Path(), health.Path(of.Namespace, of.Name)
+	path, at := of.Path(), health.Path(of.Namespace, of.Name)
+	report := c.store.snapshot.Health().Value(at)
 	for _, m := range c.members {
 		if m.objects.Value(path) != nil {
-			from = m
+			report = cmp.Or(m.snapshot.Health().Value(at), report)
 			break
 		}
 	}
-	if report := from.snapshot.Health().Value(at); report != nil {
-		c.health = c.health.Set(at, report)
-	} else {
+	if report == nil {
 		c.health = c.health.Delete(at)
+	} else {
+		c.health = c.health.Set(at, report)
 	}
 }
 

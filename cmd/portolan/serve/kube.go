@@ -116,15 +116,10 @@ func (c *clusterSource) SourceName() string {
 }
 
 // savedObject is an object, with its health, as an item of what is saved.
-type savedObject struct {
-	object *config.Config
-	report *health.Report
-}
+type savedObject config.Config
 
 // Value implements lastknown.Item.
-func (o savedObject) Value() ([]byte, error) {
-	return config.ToJSON(kube.WithHealth(o.object, o.report), "")
-}
+func (o *savedObject) Value() ([]byte, error) { return config.ToJSON((*config.Config)(o), "") }
 
 // Known implements lastknown.Source.
 func (c *clusterSource) Known() (lastknown.Known, bool) {
@@ -140,10 +135,10 @@ func (c *clusterSource) Known() (lastknown.Known, bool) {
 	}
 	c.reported = now.Health()
 	return lastknown.Known{Items: c.saved.of(now.Configs(), func(o *config.Config) lastknown.Item {
-		if o.Kind != schema.WorkloadEntry.Kind {
-			return savedObject{object: o}
+		if o.Kind == schema.WorkloadEntry.Kind {
+			o = kube.WithHealth(o, now.Health().Value(health.Path(o.Namespace, o.Name)))
 		}
-		return savedObject{o, now.Health().Value(health.Path(o.Namespace, o.Name))}
+		return (*savedObject)(o)
 	})}, true
 }
 

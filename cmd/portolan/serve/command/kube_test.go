@@ -176,8 +176,7 @@ func await(t *testing.T, what string, holds func() bool) {
 }
 
 // TestSecretsOfAClusterAreNotStored: a gateway uses a secret of a cluster, and a server that stops has saved
-// what it knows of the cluster. No value of
-// etcd then has anything of the secret, and none is for it.
+// what it knows of the cluster. No value of etcd then has anything of the secret, and none is for it.
 func TestSecretsOfAClusterAreNotStored(t *testing.T) {
 	t.Parallel()
 	pair := secrettest.New(t, time.Hour, "door.shop.test")
