@@ -22,15 +22,14 @@ import (
 // workloads has an API server list WorkloadEntries as another control plane writes them, with their
 // statuses.
 type workloads struct {
-	api *kubetest.API
-
 	mu      sync.Mutex // guards the fields below
 	version int
 	all     map[string]string // conditions by name
+	changed chan struct{}     // closed at the next change
 }
 
 func listWorkloads(api *kubetest.API) *workloads {
-	w := &workloads{api: api, all: map[string]string{}}
+	w := &workloads{all: map[string]string{}, changed: make(chan struct{})}
 	api.Harm(func(out http.ResponseWriter, r *http.Request) bool {
 		switch {
 		case !strings.HasSuffix(r.URL.Path, "/v1/workloadentries"):
@@ -40,37 +39,54 @@ func listWorkloads(api *kubetest.API) *workloads {
 			return true
 		}
 		w.mu.Lock()
-		defer w.mu.Unlock()
-		if version := fmt.Sprint(w.version); kubetest.Verb(r) == "watch" && r.URL.Query().Get("resourceVersion") == version {
-			w.mu.Unlock()
-			defer w.mu.Lock()
-			return kubetest.Hang(out, r)
-		} else if kubetest.Verb(r) == "watch" { // the cache lists again
-			kubetest.Refuse(out, http.StatusGone, "Expired", "too old")
-			return true
-		}
-		var items []string
-		for name, conditions := range w.all {
-			items = append(items, fmt.Sprintf(`{"apiVersion": "networking.istio.io/v1", "kind": "WorkloadEntry", "metadata": {"name": %q, "namespace": "shop", "uid": "of-%[1]s", "resourceVersion": "%d"},
-				"spec": {"address": "10.0.0.1"}, "status": {"conditions": [%s]}}`, name, w.version, conditions))
-		}
+		version, changed := fmt.Sprint(w.version), w.changed
+		items := w.items()
+		w.mu.Unlock()
 		out.Header().Set("Content-Type", "application/json")
-		_, _ = fmt.Fprintf(out, `{"kind": "WorkloadEntryList", "apiVersion": "networking.istio.io/v1", "metadata": {"resourceVersion": "%d"}, "items": [%s]}`, w.version, strings.Join(items, ","))
-		return true
+		switch {
+		case kubetest.Verb(r) != "watch":
+			_, _ = fmt.Fprintf(out, `{"kind": "WorkloadEntryList", "apiVersion": "networking.istio.io/v1", "metadata": {"resourceVersion": %q}, "items": [%s]}`, version, items)
+			return true
+		case r.URL.Query().Get("resourceVersion") == version:
+			out.(http.Flusher).Flush()
+			select {
+			case <-r.Context().Done():
+				return true
+			case <-changed:
+			}
+		}
+		_, _ = fmt.Fprintln(out, `{"type": "ERROR", "object": {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired", "code": 410}}`)
+		return true // the cache lists again
 	})
 	return w
 }
 
+// items returns the entries as a list has them. The caller holds mu.
+func (w *workloads) items() string {
+	var items []string
+	for name, conditions := range w.all {
+		items = append(items, fmt.Sprintf(`{"apiVersion": "networking.istio.io/v1", "kind": "WorkloadEntry", "metadata": {"name": %q, "namespace": "shop", "uid": "of-%[1]s", "resourceVersion": "%d"},
+			"spec": {"address": "10.0.0.1"}, "status": {"conditions": [%s]}}`, name, w.version, conditions))
+	}
+	return strings.Join(items, ",")
+}
+
 // set sets the conditions of one entry, and adds another one by which a test sees that the cache has both.
-func (w *workloads) set(t *testing.T, name, conditions string) (mark string) {
-	t.Helper()
-	w.mu.Lock()
-	w.version++
-	mark = fmt.Sprintf("mark-%02d", w.version)
-	w.all[name], w.all[mark] = conditions, ""
-	w.mu.Unlock()
-	w.api.Cut(t) // the cache watches again
+func (w *workloads) set(name, conditions string) (mark string) {
+	w.change(func() {
+		mark = fmt.Sprintf("mark-%02d", w.version)
+		w.all[name], w.all[mark] = conditions, ""
+	})
 	return mark
+}
+
+func (w *workloads) change(by func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	by()
+	w.version++
+	close(w.changed)
+	w.changed = make(chan struct{})
 }
 
 func workloadKey(name string) config.Key {
@@ -108,7 +124,7 @@ func TestCacheHealth(t *testing.T) {
 		{what: "not a condition", conditions: `"Healthy"`},
 		{what: "healthy again", conditions: well, want: report(true, "")},
 	} {
-		mark := listed.set(t, "web", step.conditions)
+		mark := listed.set("web", step.conditions)
 		r.until(step.what+" is followed", func() bool { return r.Snapshot().Get(workloadKey(mark)) != nil })
 		s := r.Snapshot()
 		last = s.Get(workloadKey("web"))
@@ -146,10 +162,7 @@ func TestCacheHealth(t *testing.T) {
 	if d := cmp.Diff(known, later.Snapshot().Health().Value(health.Path("shop", "web"))); d != "" {
 		t.Errorf("the recalled health (-want +got):\n%s", d)
 	}
-	listed.mu.Lock()
-	listed.all = map[string]string{"api": ""}
-	listed.version++
-	listed.mu.Unlock()
+	listed.change(func() { listed.all = map[string]string{"api": ""} })
 	api.Up(t)
 	later.await("WorkloadEntry api")
 	if n := later.Snapshot().Health().Len(); n > 0 {
