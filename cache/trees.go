@@ -43,7 +43,7 @@ var trees = []Tree{
 }
 
 // noRevision is the revision of a value of a source other than the store.
-const noRevision = -1
+const noRevision = health.OfSource
 
 // revisionOf returns the revision of the last write of an object.
 func revisionOf(c *config.Config) int64 {

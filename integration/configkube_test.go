@@ -16,10 +16,11 @@ func TestConfigOfACluster(t *testing.T) {
 	t.Parallel()
 	x := newShop(t)
 	hub := startServer(t, serverOptions{})
-	hub.apply(x.entry(x.v1, x.v2), x.rule(), x.door(), x.routes(100, 0))
+	hub.apply(x.entry(x.v1, x.v2), x.rule(), x.door(), x.routes(100, 0), probedLedger)
+	hub.setHealth("one", "True")
 	const name = "kube://east"
 	s := startServer(t, serverOptions{args: []string{"--config-kube", "east=" + hub.kubeconfigFile(t), "--write-status"}})
-	s.awaitSource(name, "", 4)
+	s.awaitSource(name, "", 7)
 	edge, client := s.startPair(protocol.Delta)
 	reply := func(version string) {
 		t.Helper()
@@ -56,6 +57,19 @@ func TestConfigOfACluster(t *testing.T) {
 		t.Errorf("deleting all objects of a kind of a cluster: exit code %d, %s", out.code, out.stderr)
 	}
 
+	if text := s.must("", "explain", "request", "--from", "client", "--to", fmt.Sprintf("http://%s:%d/", shopHost, x.service)); !strings.Contains(text, "virtualservice/shop/reviews http[0], from "+name) {
+		t.Errorf("the explanation of a request does not say where an object is from: %s", text)
+	}
+	ledger := func(want string) {
+		t.Helper()
+		s.awaitService("ledger.shop.test", want)
+	}
+	ledger("1 healthy, 1 left out") // nobody has reported the other one's
+	hub.setHealth("one", "False")
+	ledger("0 healthy, 2 left out")
+	hub.setHealth("two", "True")
+	ledger("1 healthy, 1 left out")
+
 	hub.kill()
 	named := func() {
 		t.Helper()
@@ -69,7 +83,7 @@ func TestConfigOfACluster(t *testing.T) {
 	}
 	named()
 	s.awaitMetric(`portolan_source_degraded{source="`+name+`"}`, "1")
-	if out := s.try("", "store", "status"); out.code != 1 || !strings.Contains(out.stdout, name+": degraded, 4 objects") || !strings.Contains(out.stdout, "! source "+name+": since ") {
+	if out := s.try("", "store", "status"); out.code != 1 || !strings.Contains(out.stdout, name+": degraded, 7 objects") || !strings.Contains(out.stdout, "! source "+name+": since ") {
 		t.Errorf("the status of the store does not name the cluster: %+v", out)
 	}
 	const unread = name + " cannot be read as it is now, so what is shown of it may be old or missing: since "
@@ -81,7 +95,7 @@ func TestConfigOfACluster(t *testing.T) {
 	}
 	reply("v2")
 	hub.start()
-	s.awaitSource(name, "", 4)
+	s.awaitSource(name, "", 7)
 	s.awaitMetric(`portolan_source_degraded{source="`+name+`"}`, "0")
 	if err := s.process.terminate(t); err != nil { // it saves what the cluster has
 		t.Fatal(err)
@@ -93,17 +107,41 @@ func TestConfigOfACluster(t *testing.T) {
 		t.Errorf("the server is ready only after %s", took)
 	}
 	named()
-	s.awaitSource(name, "connection refused", 4)
+	s.awaitSource(name, "connection refused", 7)
 	s.startEnvoy(envoyOptions{kind: "sidecar", name: "late", variant: protocol.StateOfTheWorld, ip: "10.0.0.9"})
 	reply("v2")
+	ledger("1 healthy, 1 left out")
 
 	hub.start()
-	s.awaitSource(name, "", 4)
+	s.awaitSource(name, "", 7)
 	hub.apply(x.routes(100, 0))
 	reply("v1")
 	hub.remove(x.rule())
-	s.awaitSource(name, "", 3)
+	s.awaitSource(name, "", 6)
 	s.expectNothingRejected()
 	edge.expectNothingRejected()
 	client.expectNothingRejected()
 }
+
+// probedLedger is a service of two workloads that get traffic only while they are reported healthy.
+const probedLedger = `
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: ledger, namespace: shop}
+spec:
+  hosts: [ledger.shop.test]
+  location: MESH_INTERNAL
+  resolution: STATIC
+  ports: [{number: 80, name: http, protocol: HTTP}]
+  workloadSelector: {labels: {app: ledger}}
+---
+apiVersion: networking.istio.io/v1
+kind: WorkloadEntry
+metadata: {name: one, namespace: shop, annotations: {proxy.istio.io/health-checks-enabled: "true"}}
+spec: {address: 10.0.0.1, labels: {app: ledger}}
+---
+apiVersion: networking.istio.io/v1
+kind: WorkloadEntry
+metadata: {name: two, namespace: shop, annotations: {proxy.istio.io/health-checks-enabled: "true"}}
+spec: {address: 10.0.0.2, labels: {app: ledger}}
+`

@@ -12,6 +12,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
@@ -91,8 +92,9 @@ type Cache struct {
 	members []*member  // in the order of their priority
 	configs pmap.Map[*config.Config]
 	shadows pmap.Map[*cache.Shadow]
-	waited  bool          // a first start no longer waits for sources
-	start   func(*member) // follows a member; nil unless Run is under way
+	health  pmap.Map[*health.Report] // of the objects that count
+	waited  bool                     // a first start no longer waits for sources
+	start   func(*member)            // follows a member; nil unless Run is under way
 }
 
 // member is a source of a Cache, with its state.

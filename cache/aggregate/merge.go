@@ -1,32 +1,40 @@
 package aggregate
 
 import (
+	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
 // mergeSnapshot costs as much as the difference from the member's last snapshot.
 func (c *Cache) mergeSnapshot(m *member, s *cache.Snapshot) {
-	from := m.snapshot.Configs()
+	from := m.snapshot
 	m.snapshot = s
-	if from != s.Configs() {
+	if from.Configs() != s.Configs() {
 		m.changed = c.o.Now()
 	}
 	if m.own {
 		m.objects = s.Configs()
 		if c.onlyStore() {
-			c.configs, c.shadows = m.objects, pmap.Map[*cache.Shadow]{}
+			c.configs, c.shadows, c.health = m.objects, pmap.Map[*cache.Shadow]{}, s.Health()
 			return
 		}
 	}
-	for change := range pmap.Diff(from, s.Configs()) {
+	for change := range pmap.Diff(from.Configs(), s.Configs()) {
 		if !m.own {
 			m.put(change, c)
 		}
 		c.resolve(change.Key)
+	}
+	for change := range pmap.Diff(from.Health(), s.Health()) {
+		r := cmp.Or(change.New, change.Old)
+		c.resolveHealth(config.Key{Kind: schema.WorkloadEntry, Namespace: r.Namespace, Name: r.Name})
 	}
 }
 
@@ -74,6 +82,31 @@ func (c *Cache) resolve(path string) {
 	} else if s := c.shadows.Value(path); s == nil || !slices.Equal(s.Objects, all) {
 		c.shadows = c.shadows.Set(path, &cache.Shadow{Objects: all})
 	}
+	if strings.HasPrefix(path, workloads) {
+		key, _ := config.KeyOfPath(path)
+		c.resolveHealth(key)
+	}
+}
+
+// workloads begins the paths of WorkloadEntries.
+var workloads = config.KindPath(schema.WorkloadEntry)
+
+// resolveHealth finds the report on a WorkloadEntry: that of the source whose object counts, otherwise
+// the store's, which says of which object it is.
+func (c *Cache) resolveHealth(of config.Key) {
+	path, at := of.Path(), health.Path(of.Namespace, of.Name)
+	report := c.store.snapshot.Health().Value(at)
+	for _, m := range c.members {
+		if m.objects.Value(path) != nil {
+			report = cmp.Or(m.snapshot.Health().Value(at), report)
+			break
+		}
+	}
+	if report == nil {
+		c.health = c.health.Delete(at)
+	} else {
+		c.health = c.health.Set(at, report)
+	}
 }
 
 // empty removes all objects of a member that is no longer one of c.members.
@@ -94,7 +127,7 @@ func (c *Cache) publish(gap bool) {
 	}
 	from := c.store.snapshot
 	content := from.Content()
-	content.Configs, content.Shadows = c.configs, c.shadows
+	content.Configs, content.Shadows, content.Health = c.configs, c.shadows, c.health
 	next, publish := (*cache.Snapshot)(nil).Next(from.Revision(), content).InEpoch(from.Epoch()), c.Replace
 	if newest != nil && !gap {
 		if newest.Revision() == from.Revision() && newest.Content() == content {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/go-multierror"
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/protobuf/proto"
 	kubeschema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/kube/selection"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/errlist"
+	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/retry"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -48,10 +50,10 @@ type Options struct {
 	// Discover is how often the cache looks for definitions that appear and go; 0 is
 	// DefaultDiscover.
 	Discover time.Duration
-	// Recall returns the objects that the cluster last had, for a start while it is away; known
-	// says whether that was saved. It is called again while it fails. The cache follows nothing
-	// before: what a cluster refuses, or does not list yet, is compared with what it had. nil
-	// means that nothing was saved.
+	// Recall returns the objects that the cluster last had (WithHealth), for a start while it is
+	// away; known says whether that was saved. It is called again while it fails. The cache follows
+	// nothing before: what a cluster refuses, or does not list yet, is compared with what it had.
+	// nil means that nothing was saved.
 	Recall func(context.Context) (objects []*config.Config, known bool, err error)
 	// HistoryMemory is passed to cache.FeedOptions.
 	HistoryMemory int64
@@ -71,6 +73,7 @@ type Cache struct {
 	// aside are the objects in namespaces that do not count, as selected says; chosen says that
 	// this is known.
 	aside    pmap.Map[*config.Config]
+	health   pmap.Map[*health.Report] // of all objects
 	selected selection.Selection
 	chosen   bool
 	// pending are the kinds that the first snapshot still waits for.
@@ -162,11 +165,12 @@ func (c *Cache) remember(objects []*config.Config, known bool) {
 
 // publish publishes the objects. The caller holds mu.
 func (c *Cache) publish() {
-	if was := c.Snapshot(); was != nil && was.Configs() == c.configs { // nothing differs
+	content := cache.Content{Configs: c.configs, Health: c.health}
+	if was := c.Snapshot(); was != nil && was.Content() == content { // nothing differs
 		return
 	}
 	c.revision++
-	c.Publish(c.Snapshot().Next(c.revision, cache.Content{Configs: c.configs}))
+	c.Publish(c.Snapshot().Next(c.revision, content))
 }
 
 // settled notes that the first snapshot need not wait for a kind any more. The caller
@@ -204,9 +208,9 @@ func (c *Cache) handle(kind *schema.Schema, b cluster.Batch[*config.Config], beg
 	c.publishWhole()
 }
 
-// same says whether an object is as before. Its status is not a part of it.
+// same says whether an object is as before, with its health. No other part of a status counts.
 func same(was, is *config.Config) bool {
-	return was != nil && was.ResourceVersion == is.ResourceVersion && was.UID == is.UID
+	return was != nil && was.ResourceVersion == is.ResourceVersion && was.UID == is.UID && proto.Equal(was.Status, is.Status)
 }
 
 // namesOf returns the names of all objects in a first list, those with a fault included.

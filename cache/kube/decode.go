@@ -28,7 +28,8 @@ type decoder struct {
 	acceptUnserved bool
 }
 
-// decode makes the object that is served of one of the cluster. Its error has all faults.
+// decode makes the object that is served of one of the cluster, with the health of a WorkloadEntry
+// (WithHealth). Its error has all faults.
 func (d decoder) decode(o cluster.Object) (*config.Config, error) {
 	from, err := d.document(o)
 	if err != nil {
@@ -56,7 +57,14 @@ func (d decoder) decode(o cluster.Object) (*config.Config, error) {
 		return nil, err
 	}
 	object.Domain = d.domain
-	return object, Stamp(object)
+	if err := Stamp(object); err != nil {
+		return nil, err
+	}
+	if report := reportIn(from); report != nil && isWorkload(object.GroupVersionKind) {
+		report.UID = object.UID
+		object = WithHealth(object, report)
+	}
+	return object, nil
 }
 
 // document returns an object as its document has it. Those of Kubernetes' own kinds have Go types.

@@ -11,6 +11,9 @@
 // appears or goes later is followed. The first snapshot waits until every kind was
 // listed, or the account has no right to it.
 //
+// Of a status the cache reads the health of a WorkloadEntry alone, which snapshots have beside their
+// objects (health.go). Other changes of a status are none here.
+//
 // A fault removes nothing. An object that cannot be decoded, or that the cluster accepts
 // and Portolan does not, keeps its last good content, and Cache.Problems has it. While
 // the cluster is away its last objects are served, and Cache.Degraded says so. At a start

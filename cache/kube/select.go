@@ -3,6 +3,8 @@ package kube
 import (
 	"github.com/portolan-mesh/portolan/cache/kube/selection"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/health"
+	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
 // choose takes which namespaces count.
@@ -20,22 +22,35 @@ func (c *Cache) choose(now selection.Selection) {
 	c.publishWhole()
 }
 
-// known returns an object, whether it counts or not; nil for none. The caller holds mu.
+// known returns an object with its health, whether it counts or not; nil for none. The caller holds mu.
 func (c *Cache) known(path string) *config.Config {
-	if object := c.configs.Value(path); object != nil {
+	object := c.configs.Value(path)
+	if object == nil {
+		object = c.aside.Value(path)
+	}
+	if object == nil || !isWorkload(object.GroupVersionKind) {
 		return object
 	}
-	return c.aside.Value(path)
+	return WithHealth(object, c.health.Value(health.Path(object.Namespace, object.Name)))
 }
 
-// put keeps an object where its namespace has it, nil for none. The caller holds mu.
+// put keeps an object where its namespace has it, and its health; nil is for none. The caller holds mu.
 func (c *Cache) put(path string, object *config.Config) {
-	switch {
-	case object == nil:
+	if object == nil {
 		c.configs, c.aside = c.configs.Delete(path), c.aside.Delete(path)
-	case c.selected.Has(object.Namespace):
+		c.setHealth(path, nil)
+		return
+	}
+	object, report := split(object)
+	c.setHealth(path, report)
+	for _, all := range []pmap.Map[*config.Config]{c.configs, c.aside} {
+		if was := all.Value(path); same(was, object) {
+			object = was // only its health differs
+		}
+	}
+	if c.selected.Has(object.Namespace) {
 		c.configs, c.aside = c.configs.Set(path, object), c.aside.Delete(path)
-	default:
+	} else {
 		c.configs, c.aside = c.configs.Delete(path), c.aside.Set(path, object)
 	}
 }

@@ -125,7 +125,7 @@ func (r *Registry) Degraded() error {
 	switch {
 	case err == nil:
 		return nil
-	case l.Followed() && r.inbox.isTaken():
+	case l.Followed() && r.inbox.isWhole():
 		return fmt.Errorf("cluster %s: %w", r.Cluster(), err)
 	}
 	what := "what was known of it is served"

@@ -85,9 +85,13 @@ type Report struct {
 	Reason, Message string
 	// Since is when Healthy last changed, Probed when the server last probed it.
 	Since, Probed time.Time
-	// Revision is the revision of the store at the time of the report.
+	// Revision is the revision of the store at the time of the report. It is OfSource for one that a
+	// source other than the store has.
 	Revision int64
 }
+
+// OfSource is the Revision of a report that a source other than the store has.
+const OfSource = -1
 
 // Of says whether the report is about the WorkloadEntry with a uid; a nil report is about
 // none.

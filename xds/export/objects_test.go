@@ -3,6 +3,7 @@ package export_test
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -88,6 +89,37 @@ func TestAnObjectIsAResource(t *testing.T) {
 		again, err := export.Resource(object.Clone())
 		if err != nil || again.Version != r.Version {
 			t.Fatalf("made again: %v, %v", again, err)
+		}
+	}
+}
+
+// TestAResourceNamesItsSource: the annotation of an object that is not the store's names its source,
+// whatever the object itself says.
+func TestAResourceNamesItsSource(t *testing.T) {
+	t.Parallel()
+	for source, want := range map[string]map[string]string{
+		"":            {"d": "4"},
+		"kube://east": {"d": "4", config.SourceAnnotation: "kube://east"},
+	} {
+		object := entry("a", source, "7")
+		object.Annotations = map[string]string{"d": "4"}
+		if source != "" {
+			object.Annotations[config.SourceAnnotation] = "elsewhere"
+		}
+		before := maps.Clone(object.Annotations)
+		r, err := export.Resource(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		message := &mcp.Resource{}
+		if err := r.Body.UnmarshalTo(message); err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, message.GetMetadata().GetAnnotations()); d != "" {
+			t.Errorf("%q: annotations (-want +got):\n%s", source, d)
+		}
+		if !maps.Equal(object.Annotations, before) {
+			t.Errorf("%q: the object is modified", source)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"encoding/json"
 	"maps"
 	"net/http"
 	"slices"
@@ -12,6 +13,8 @@ import (
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cmd/portolan/clitest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/resttest"
 	"github.com/portolan-mesh/portolan/xds/admin"
 	"github.com/portolan-mesh/portolan/xds/verdict/finding"
@@ -209,5 +212,25 @@ func TestDescribeAnObjectOfAFile(t *testing.T) {
 	}, "get", "vs", "-n", "shop")
 	if row := strings.Fields(out.Out); err != nil || row[len(row)-1] != "conf" {
 		t.Errorf("%v\n%s", err, out.Out)
+	}
+}
+
+// TestExportTellsWhatItLeavesOut: a line for each source beside the store that has objects.
+func TestExportTellsWhatItLeavesOut(t *testing.T) {
+	t.Parallel()
+	a := line.On(resttest.Start(t, 0, nil, func(s *rest.Server) {
+		s.Handle(maintenance.StatusPath, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_ = json.NewEncoder(w).Encode(maintenance.Status{Sources: []maintenance.SourceStatus{
+				{Name: "/etc/mesh", Kind: "directory"}, {Name: "kube://east", Kind: "cluster", Objects: 12}, {Name: "kube://west", Kind: "cluster", Objects: 1},
+			}})
+		}))
+	}))
+	a.Must(t, clitest.Entry("web", mine), "apply", "-f", "-")
+	o := a.Do(t, "", "export")
+	clitest.Same(t, "what is left out", o.Err, `Warning: 12 objects of the cluster kube://east are not of the store and are left out: see portolan source describe kube://east
+Warning: 1 object of the cluster kube://west is not of the store and is left out: see portolan source describe kube://west
+`)
+	if !strings.Contains(o.Out, "name: web") {
+		t.Errorf("exported:\n%s", o.Out)
 	}
 }

@@ -59,7 +59,7 @@ It is not all of the store: history and what belongs to etcd are in a snapshot
 				if err != nil {
 					return err
 				}
-				env.tellQuarantined(ctx, api)
+				env.tellLeftOut(ctx, api)
 				return o.write(env.Stdout, exported(then))
 			})
 		},
@@ -132,10 +132,25 @@ func (o *exportOptions) write(out io.Writer, objects []*unstructured.Unstructure
 	return nil
 }
 
-// tellQuarantined warns of objects that the server cannot read, and so does not export.
-func (e *environment) tellQuarantined(ctx context.Context, c *client.Client) {
+// tellLeftOut warns of what a server has and does not export: objects that it cannot read, and those of
+// other sources.
+func (e *environment) tellLeftOut(ctx context.Context, c *client.Client) {
 	status, err := remote.Server{Client: c}.StoreStatus(ctx)
-	if err == nil && status.Quarantined > 0 { // a user without permission gets no warning
-		e.Warn([]string{fmt.Sprintf("%d objects of the store cannot be read and are left out: see portolan store quarantine list", status.Quarantined)})
+	if err != nil { // a user without permission gets no warning
+		return
 	}
+	var warnings []string
+	if status.Quarantined > 0 {
+		warnings = append(warnings, fmt.Sprintf("%d objects of the store cannot be read and are left out: see portolan store quarantine list", status.Quarantined))
+	}
+	for _, s := range status.Sources {
+		are := "are"
+		if s.Objects == 1 {
+			are = "is"
+		}
+		if s.Objects > 0 {
+			warnings = append(warnings, fmt.Sprintf("%s of the %s %s %s not of the store and %[4]s left out: see portolan source describe %[3]s", cli.CountOf(s.Objects, "object"), s.Kind, s.Name, are))
+		}
+	}
+	e.Warn(warnings)
 }

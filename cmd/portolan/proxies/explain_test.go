@@ -91,6 +91,19 @@ func TestExplainRequestOfADelegate(t *testing.T) {
 	}
 }
 
+// TestExplainRequestNamesTheSource: a route of an object that is not the store's names its source.
+func TestExplainRequestNamesTheSource(t *testing.T) {
+	t.Parallel()
+	for source, want := range map[string]string{"": "virtualservice/shop/a http[0]\n", "kube://east": "virtualservice/shop/a http[0], from kube://east\n"} {
+		out, err := serving(t, func(*http.Request) any {
+			return explain.Explanation{Route: &explain.Route{Object: "virtualservice/shop/a", Field: "spec.http[0]", Source: source}, Outcome: explain.Answered, Status: 410}
+		}, "explain", "request", "--from", "shop/vm-1", "--to", "reviews.shop:80")
+		if err != nil || !strings.Contains(out.Out, want) {
+			t.Errorf("%v: no %q in\n%s", err, want, out.Out)
+		}
+	}
+}
+
 func TestExplainRequestForPrograms(t *testing.T) {
 	t.Parallel()
 	out, err := serving(t, func(*http.Request) any { return someExplanation() }, "explain", "request", "--from", "a", "--to", "b:1", "-o", "json")

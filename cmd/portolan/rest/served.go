@@ -21,9 +21,6 @@ import (
 	"github.com/portolan-mesh/portolan/storage/status"
 )
 
-// healthy is the type of the condition for the health of a workload.
-const healthy = "Healthy"
-
 // withStatus returns an object as clients see it: with its status, which only this function
 // adds. Its resourceVersion is the greatest revision of its parts. A nil object stays
 // nil.
@@ -164,20 +161,9 @@ func withHealth(object *config.Config, r *health.Report) *config.Config {
 		out.ResourceVersion = strconv.FormatInt(r.Revision, 10)
 	}
 	if !r.Unknown {
-		out.Status = &metav1alpha1.IstioStatus{Conditions: []*metav1alpha1.IstioCondition{condition(r)}}
+		out.Status = &metav1alpha1.IstioStatus{Conditions: []*metav1alpha1.IstioCondition{r.Condition()}}
 	}
 	return &out
-}
-
-func condition(r *health.Report) *metav1alpha1.IstioCondition {
-	status := "False"
-	if r.Healthy {
-		status = "True"
-	}
-	return &metav1alpha1.IstioCondition{
-		Type: healthy, Status: status, Reason: r.Reason, Message: r.Message,
-		LastTransitionTime: timestamppb.New(r.Since), LastProbeTime: timestamppb.New(r.Probed),
-	}
 }
 
 // withAddresses returns a ServiceEntry with the addresses of its hosts. The transaction

@@ -95,7 +95,7 @@ func (s *sentStatus) read(kind config.GroupVersionKind, text json.RawMessage, fo
 			s.reserved = append(s.reserved, one)
 		case seen[one.GetType()]:
 			found.mayNotBe(field+".type", "is "+one.GetType()+" once more: say it once")
-		case isWorkload && one.GetType() == healthy:
+		case isWorkload && one.GetType() == health.ConditionType:
 			s.health = readHealth(one, field, found)
 		default:
 			s.conditions = append(s.conditions, readCondition(one, field, found))

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -20,7 +21,9 @@ import (
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/cores"
 	"github.com/portolan-mesh/portolan/storage/etcd/election"
+	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/pmap"
+	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
 // KubeScheme begins the names of clusters among the sources of configuration.
@@ -31,8 +34,9 @@ type clusterSource struct {
 	*kube.Cache
 	name string // of the source
 
-	mu    sync.Mutex // guards saved
-	saved savedItems[*config.Config]
+	mu       sync.Mutex // guards the fields below
+	saved    savedItems[*config.Config]
+	reported pmap.Map[*health.Report] // those of saved
 }
 
 // clusterUse is what a server reads of clusters.
@@ -111,7 +115,7 @@ func (c *clusterSource) SourceName() string {
 	return "config-kube/" + url.PathEscape(strings.TrimPrefix(c.name, KubeScheme))
 }
 
-// savedObject is an object as an item of what is saved.
+// savedObject is an object, with its health, as an item of what is saved.
 type savedObject config.Config
 
 // Value implements lastknown.Item.
@@ -122,10 +126,20 @@ func (c *clusterSource) Known() (lastknown.Known, bool) {
 	if !c.Confirmed() {
 		return lastknown.Known{}, false
 	}
-	now := c.Snapshot().Configs()
+	now := c.Snapshot()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return lastknown.Known{Items: c.saved.of(now, func(o *config.Config) lastknown.Item { return (*savedObject)(o) })}, true
+	for change := range pmap.Diff(c.reported, now.Health()) {
+		of := cmp.Or(change.New, change.Old)
+		c.saved.renew(config.Key{Kind: schema.WorkloadEntry, Namespace: of.Namespace, Name: of.Name}.Path())
+	}
+	c.reported = now.Health()
+	return lastknown.Known{Items: c.saved.of(now.Configs(), func(o *config.Config) lastknown.Item {
+		if o.Kind == schema.WorkloadEntry.Kind {
+			o = kube.WithHealth(o, now.Health().Value(health.Path(o.Namespace, o.Name)))
+		}
+		return (*savedObject)(o)
+	})}, true
 }
 
 // savedItems are the values of a map as items of what is saved.
@@ -145,6 +159,11 @@ func (s *savedItems[V]) of(now pmap.Map[V], item func(V) lastknown.Item) pmap.Ma
 	}
 	s.from = now
 	return s.items
+}
+
+// renew has of make the item of a key anew.
+func (s *savedItems[V]) renew(key string) {
+	s.from, s.items = s.from.Delete(key), s.items.Delete(key)
 }
 
 // recall returns the objects that were saved; known says whether any content was.

@@ -24,7 +24,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/kube/cluster"
 )
 
-// API is an API server with the five kinds that a registry reads: lists and watches in JSON.
+// API is an API server with the five kinds that a registry reads, and Secrets: lists and watches in JSON.
 type API struct {
 	*httptest.Server
 	t testing.TB
@@ -96,6 +96,8 @@ func resourceOf(o metav1.Object) (resource, kind, version string) {
 		return "namespaces", "Namespace", "v1"
 	case *corev1.Node:
 		return "nodes", "Node", "v1"
+	case *corev1.Secret:
+		return "secrets", "Secret", "v1"
 	case *discoveryv1.EndpointSlice:
 		return "endpointslices", "EndpointSlice", "discovery.k8s.io/v1"
 	}
@@ -275,7 +277,7 @@ func (a *API) list(w http.ResponseWriter, resource string) {
 	for _, key := range slices.Sorted(maps.Keys(a.objects[resource])) {
 		items = append(items, encode(a.objects[resource][key]))
 	}
-	kind, version := map[string]string{"services": "ServiceList", "pods": "PodList", "nodes": "NodeList", "namespaces": "NamespaceList", "endpointslices": "EndpointSliceList"}[resource], "v1"
+	kind, version := map[string]string{"services": "ServiceList", "pods": "PodList", "nodes": "NodeList", "namespaces": "NamespaceList", "secrets": "SecretList", "endpointslices": "EndpointSliceList"}[resource], "v1"
 	if resource == "endpointslices" {
 		version = "discovery.k8s.io/v1"
 	}

@@ -124,7 +124,7 @@ func NodeName(id string) string {
 // it is checked but was not reported yet, else empty.
 func Health(object *config.Config) string {
 	for _, c := range conditionsOf(object) {
-		if c.GetType() == "Healthy" {
+		if c.GetType() == health.ConditionType {
 			if c.GetStatus() == status.True {
 				return admin.Healthy
 			}
