@@ -154,6 +154,9 @@ func (x *trafficScene) run(t *testing.T, row trafficRow) {
 			}
 		}
 	}
+	if row.then != nil {
+		row.then(x, t)
+	}
 }
 
 // serve starts the servers of a pod.
@@ -247,14 +250,15 @@ func (p trafficPod) fill(document string, pairs ...any) string {
 	return fill(document, append(pairs, "$name", p.name, "$app", p.app, "$version", p.version, "$ns", cmp.Or(p.namespace, "shop"), "$node", cmp.Or(p.node, "n1"))...)
 }
 
-// expect waits until exactly those answer that a call wants. Then each has its share.
+// expect waits until exactly those answer that a call wants. Then each has its share. It asks so often that
+// another endpoint with a half of the requests is not missed by chance.
 func (x *trafficScene) expect(t *testing.T, where string, p *trafficProxy, call trafficCall) {
 	t.Helper()
 	want, what := slices.Sorted(slices.Values(call.want)), where+", "+call.to+" "+call.host
 	ask := x.asker(t, p, call)
 	eventually(t, what+" is answered by "+strings.Join(want, ", "), func() error {
 		seen := map[string]int{}
-		for range 8 * len(want) {
+		for range 24 * len(want) {
 			seen[ask(t.Context())]++
 		}
 		if got := typesOf(seen); !slices.Equal(got, want) {
