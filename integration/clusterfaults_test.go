@@ -22,16 +22,17 @@ import (
 )
 
 // faultyCluster is a cluster to which a test does harm, a server that takes objects and services of
-// it with the least rights, and a sidecar under load.
+// it with the least rights, and sidecars under load.
 type faultyCluster struct {
 	*server
 	k       *kubeCluster
 	t       *testing.T
 	cluster *testCluster
-	wire    *wire  // between the server and the cluster
-	config  string // the kubeconfig
-	port    int    // of the services
-	own     string // the address of pods
+	wire    *wire    // between the server and the cluster
+	config  string   // the kubeconfig
+	port    int      // of the services
+	own     string   // the address of pods
+	clients []string // the addresses at which sidecars listen
 	loads   []*load
 }
 
@@ -70,11 +71,41 @@ metadata: {name: entry, namespace: shop}
 spec: {hosts: [entry.example], location: MESH_INTERNAL, resolution: STATIC, ports: [{number: $port, name: http, protocol: HTTP}], endpoints: [{address: 127.0.0.1, ports: {http: $target}}]}
 `, "$port", f.port, "$target", entry.port))
 	f.server = startServer(t, serverOptions{args: append([]string{"--services-kube", f.config, "--config-kube", f.config}, flags...)})
-	f.startEnvoy(envoyOptions{kind: "sidecar", name: "client", variant: protocol.Delta})
-	awaitReplies(t, request{port: f.port, host: faultyService}, "pod")
-	awaitReplies(t, request{port: f.port, host: faultyEntry}, "entry")
-	f.loads = []*load{startLoad(t, "service", request{port: f.port, host: faultyService}), startLoad(t, "entry", request{port: f.port, host: faultyEntry})}
+	f.startClient("client", "127.0.0.1", protocol.Delta)
 	return f
+}
+
+// startClient starts a sidecar that listens at an address of the loopback, under load.
+func (f *faultyCluster) startClient(name, at string, v protocol.Variant) {
+	f.t.Helper()
+	f.startEnvoy(envoyOptions{kind: "sidecar", name: name, labels: "app=" + name, variant: v})
+	f.clients = append(f.clients, at)
+	f.replies(faultyService, "/", "pod")
+	f.replies(faultyEntry, "/", "entry")
+	f.loads = append(f.loads, startLoad(f.t, name+" and the service", request{at: at, port: f.port, host: faultyService}),
+		startLoad(f.t, name+" and the entry", request{at: at, port: f.port, host: faultyEntry}))
+}
+
+// startWorld starts a second sidecar, with state of the world, at an address of its own.
+func (f *faultyCluster) startWorld() {
+	f.t.Helper()
+	f.server.apply(fill(`
+apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {name: world, namespace: shop}
+spec:
+  workloadSelector: {labels: {app: world}}
+  egress: [{bind: 127.0.0.2, port: {number: $port, name: http, protocol: HTTP}, hosts: ['*/*']}]
+`, "$port", f.port))
+	f.startClient("world", "127.0.0.2", protocol.StateOfTheWorld)
+}
+
+// replies waits until each sidecar answers a request so.
+func (f *faultyCluster) replies(host, path, want string) {
+	f.t.Helper()
+	for _, at := range f.clients {
+		awaitReply(f.t, request{at: at, port: f.port, host: host, path: path}, want)
+	}
 }
 
 // grant gives the account its rights, and revoke takes them away.
@@ -259,6 +290,7 @@ func TestKubernetesFaults(t *testing.T) {
 	needEnvoy(t)
 	needKubeAPIServer(t)
 	f := startFaultyCluster(t)
+	f.startWorld()
 	f.whole("the start")
 	f.expectEachRightNamed()
 
@@ -356,10 +388,9 @@ func (f *faultyCluster) expectDefinitionDeleted() {
 		{"match":[{"uri":{"prefix":"/aside"}}],"fault":{"abort":{"httpStatus":418,"percentage":{"value":100}}},"route":[{"destination":{"host":"entry.example"}}]},
 		{"route":[{"destination":{"host":"entry.example"}}]}]}}`
 	f.k.must("POST", virtualServices, aside)
-	q := request{port: f.port, host: faultyEntry, path: "/aside"}
-	awaitReply(f.t, q, "418")
+	f.replies(faultyEntry, "/aside", "418")
 	restore := f.k.deleteDefinition("virtualservices.networking.istio.io")
-	awaitReply(f.t, q, "entry")
+	f.replies(faultyEntry, "/aside", "entry")
 	eventually(f.t, "the API server has no VirtualServices", func() error {
 		code, _, _, err := f.k.api.do(f.t.Context(), "GET", virtualServices, "", nil)
 		if err == nil && code != 404 {
@@ -383,9 +414,9 @@ func (f *faultyCluster) expectDefinitionDeleted() {
 	}
 	restore()
 	f.k.create(virtualServices, aside)
-	awaitReply(f.t, q, "418")
+	f.replies(faultyEntry, "/aside", "418")
 	f.k.must("DELETE", virtualServices+"/aside", "")
-	awaitReply(f.t, q, "entry")
+	f.replies(faultyEntry, "/aside", "entry")
 	f.whole("a definition that came back")
 }
 
@@ -409,6 +440,7 @@ func TestSoakClusterFrozen(t *testing.T) {
 	needEnvoy(t)
 	needKubeAPIServer(t)
 	f := startFaultyCluster(t)
+	f.startWorld()
 	f.whole("the start")
 	f.k.api.process.Pause()
 	for began := time.Now(); time.Since(began) < 75*time.Second; {

@@ -29,7 +29,7 @@ func TestKubernetesSecrets(t *testing.T) {
 	of := newAuthority(t, "authority")
 	one, two, own := of.issue(time.Hour, "*.shop.test"), of.issue(2*time.Hour, "*.shop.test"), of.issue(3*time.Hour, "*.shop.test")
 	const secrets, rbac = "/api/v1/namespaces/shop/secrets", "/apis/rbac.authorization.k8s.io/v1/namespaces/shop/"
-	k.must("POST", secrets, kubeSecret(t, one))
+	k.must("POST", secrets, kubeSecret(t, "shop", one))
 	file := kubeconfig(t, `server: "`+k.api.url+`", certificate-authority: "`+k.api.ca+`"`, "{token: "+followerToken+"}")
 	s := startServer(t, serverOptions{args: []string{"--secrets-kube", "east=" + file + "=shop"}})
 	s.apply(objects[1], tlsAnswer("door", "door"))
@@ -63,7 +63,7 @@ func TestKubernetesSecrets(t *testing.T) {
 		})
 	}
 	presents(one)
-	k.must("PUT", secrets+"/door", kubeSecret(t, two))
+	k.must("PUT", secrets+"/door", kubeSecret(t, "shop", two))
 	presents(two)
 	for _, args := range [][]string{{"get", "secrets", "-A"}, {"export"}} {
 		if out := s.must("", args...); strings.Contains(out, "kind: Secret") || strings.Contains(out, "door-") {
@@ -90,11 +90,11 @@ func TestKubernetesSecrets(t *testing.T) {
 	presents(two)
 }
 
-// kubeSecret is the Secret door in JSON.
-func kubeSecret(t *testing.T, p secrettest.Pair) string {
+// kubeSecret is the Secret door of a namespace in JSON.
+func kubeSecret(t *testing.T, namespace string, p secrettest.Pair) string {
 	t.Helper()
 	text, err := json.Marshal(map[string]any{
-		"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "metadata": map[string]any{"name": "door", "namespace": "shop"},
+		"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "metadata": map[string]any{"name": "door", "namespace": namespace},
 		"data": map[string][]byte{"tls.crt": p.Cert, "tls.key": p.Key},
 	})
 	if err != nil {

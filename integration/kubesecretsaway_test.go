@@ -23,7 +23,7 @@ func TestKubernetesSecretsAway(t *testing.T) {
 	of := newAuthority(t, "authority")
 	one, two := of.issue(time.Hour, "*.shop.test"), of.issue(2*time.Hour, "*.shop.test")
 	const secrets = "/api/v1/namespaces/shop/secrets"
-	k.must("POST", secrets, kubeSecret(t, one))
+	k.must("POST", secrets, kubeSecret(t, "shop", one))
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	k.api.kubeconfig(t, file, strings.TrimPrefix(k.api.url, "https://"))
 	s := startServer(t, serverOptions{args: []string{"--secrets-kube", "east=" + file + "=shop"}})
@@ -104,7 +104,7 @@ spec:
 	}
 
 	k.api.start(t)
-	k.must("PUT", secrets+"/door", kubeSecret(t, two))
+	k.must("PUT", secrets+"/door", kubeSecret(t, "shop", two))
 	for name := range ports {
 		presents(name, "after", two)
 	}

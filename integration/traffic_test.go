@@ -2,6 +2,7 @@ package integration
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,14 +13,16 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 )
 
-// request is a request through a proxy on a port of 127.0.0.1.
+// request is a request through a proxy on a port of this machine.
 type request struct {
+	at     string // an address of its loopback; 127.0.0.1
 	port   int
 	host   string
 	method string // GET
@@ -67,7 +70,7 @@ func do(ctx context.Context, client *http.Client, q request) (reply, error) {
 	if path == "" {
 		path = "/"
 	}
-	r, err := http.NewRequestWithContext(ctx, method, "http://"+local(q.port)+path, nil)
+	r, err := http.NewRequestWithContext(ctx, method, "http://"+net.JoinHostPort(cmp.Or(q.at, "127.0.0.1"), strconv.Itoa(q.port))+path, nil)
 	if err != nil {
 		return reply{}, err
 	}
