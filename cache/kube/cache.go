@@ -197,7 +197,7 @@ func (c *Cache) handle(kind *schema.Schema, b cluster.Batch[*config.Config], beg
 		c.drop(kind, namesOf(b))
 	}
 	for _, change := range b.Changes {
-		path := config.Key{Kind: kind.GroupVersionKind, Namespace: change.Name.Namespace, Name: change.Name.Name}.Path()
+		path := pathOf(kind, change.Name)
 		if was := c.known(path); !change.HasNew && was != nil || change.HasNew && !same(was, change.New) {
 			c.put(path, change.New)
 		}
@@ -206,6 +206,11 @@ func (c *Cache) handle(kind *schema.Schema, b cluster.Batch[*config.Config], beg
 		delete(c.pending, kind.GroupVersionKind)
 	}
 	c.publishWhole()
+}
+
+// pathOf returns the Path of an object of a kind.
+func pathOf(kind *schema.Schema, name types.NamespacedName) string {
+	return config.Key{Kind: kind.GroupVersionKind, Namespace: name.Namespace, Name: name.Name}.Path()
 }
 
 // same says whether an object is as before, with its health. No other part of a status counts.

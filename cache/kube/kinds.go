@@ -9,6 +9,7 @@ import (
 	"time"
 
 	kubeschema "k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cache/kube/cluster"
@@ -129,6 +130,13 @@ func (c *Cache) has(kind *schema.Schema) bool {
 	return false
 }
 
+// hasObject says whether there is an object, in a namespace that counts or in another.
+func (c *Cache) hasObject(kind *schema.Schema, name types.NamespacedName) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.known(pathOf(kind, name)) != nil
+}
+
 // isAbsent says whether the cluster has a kind in no version.
 func (c *Cache) isAbsent(ctx context.Context, kind *schema.Schema) bool {
 	return !slices.ContainsFunc(kind.Versions, func(version string) bool {
@@ -167,6 +175,7 @@ func (c *Cache) follow(ctx context.Context, kind *schema.Schema, resource kubesc
 				c.handle(kind, b, !begun)
 				begun = true
 			},
+			Has:   func(name types.NamespacedName) bool { return c.hasObject(kind, name) },
 			State: func(err error) { c.setState(kind, err) },
 		})
 	})

@@ -34,6 +34,9 @@ type Following[T any] struct {
 	// Handle gets the changes, one batch at a time and in order. What it does delays only
 	// this resource.
 	Handle func(Batch[T])
+	// Has says whether there is a good value of an object that this Follow has not delivered, such
+	// as one that was recalled. It must not block. nil is for none.
+	Has func(types.NamespacedName) bool
 	// State gets why the resource is not followed, and nil once it is: an error that is
 	// ErrDenied, ErrAbsent or another. It must not block. nil is for those who do not ask.
 	State func(error)
@@ -69,6 +72,10 @@ func Follow[T any](ctx context.Context, c *Cluster, f Following[T]) error {
 	if _, err := fields.ParseSelector(f.Fields); err != nil {
 		return fmt.Errorf("follow %s: fields: %w", f.Resource.Resource, err)
 	}
+	has := f.Has
+	if has == nil {
+		has = func(types.NamespacedName) bool { return false }
+	}
 	s := c.begin(&target{f.Resource, f.Kind, f.Namespace, f.Labels, f.Fields}, f.State)
 	defer c.end(s)
 	source := &lister[T]{link: c.link, state: s, convert: f.Convert}
@@ -78,7 +85,7 @@ func Follow[T any](ctx context.Context, c *Cluster, f Following[T]) error {
 	logger := logr.FromSlogHandler(debugOnly{c.link.o.Log.Handler()})
 	ctx = klog.NewContext(ctx, logger)
 	o := &c.link.o
-	reflector := cache.NewReflectorWithOptions(source, nil, &store[T]{state: s, handle: f.Handle, held: map[types.NamespacedName]held[T]{}}, cache.ReflectorOptions{
+	reflector := cache.NewReflectorWithOptions(source, nil, &store[T]{state: s, handle: f.Handle, has: has, held: map[types.NamespacedName]held[T]{}}, cache.ReflectorOptions{
 		Logger: &logger, Name: c.Name() + "/" + f.Resource.Resource, TypeDescription: f.Kind,
 		Clock:   endingClock{whenDone: func(f func()) func() bool { return context.AfterFunc(ctx, f) }},
 		Backoff: &wait.Backoff{Duration: o.RetryMin, Cap: o.RetryMax, Factor: 2, Jitter: 1, Steps: 32},

@@ -13,6 +13,7 @@ import (
 type store[T any] struct {
 	state  *state
 	handle func(Batch[T])
+	has    func(types.NamespacedName) bool
 	// held are the items with a value by name. Only the goroutine of the Reflector uses it.
 	held map[types.NamespacedName]held[T]
 }
@@ -83,7 +84,7 @@ func (s *store[T]) put(i *item[T]) (Change[T], bool) {
 	name := i.name()
 	was, has := s.held[name]
 	if !i.has {
-		s.state.setFault(&i.ObjectMeta, i.fault, has)
+		s.state.setFault(&i.ObjectMeta, i.fault, has || s.has(name))
 		return Change[T]{}, false
 	}
 	s.state.clearFault(name)

@@ -1,6 +1,7 @@
 package kubetest_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -10,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/portolan-mesh/portolan/cache/kube"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/kubetest"
@@ -25,11 +26,12 @@ type workloads struct {
 	mu      sync.Mutex // guards the fields below
 	version int
 	all     map[string]string // conditions by name
+	address map[string]string // by name, if it is not 10.0.0.1
 	changed chan struct{}     // closed at the next change
 }
 
 func listWorkloads(api *kubetest.API) *workloads {
-	w := &workloads{all: map[string]string{}, changed: make(chan struct{})}
+	w := &workloads{all: map[string]string{}, address: map[string]string{}, changed: make(chan struct{})}
 	api.Harm(func(out http.ResponseWriter, r *http.Request) bool {
 		switch {
 		case !strings.HasSuffix(r.URL.Path, "/v1/workloadentries"):
@@ -66,7 +68,7 @@ func (w *workloads) items() string {
 	var items []string
 	for name, conditions := range w.all {
 		items = append(items, fmt.Sprintf(`{"apiVersion": "networking.istio.io/v1", "kind": "WorkloadEntry", "metadata": {"name": %q, "namespace": "shop", "uid": "of-%[1]s", "resourceVersion": "%d"},
-			"spec": {"address": "10.0.0.1"}, "status": {"conditions": [%s]}}`, name, w.version, conditions))
+			"spec": {"address": %q}, "status": {"conditions": [%s]}}`, name, w.version, cmp.Or(w.address[name], "10.0.0.1"), conditions))
 	}
 	return strings.Join(items, ",")
 }
@@ -132,7 +134,7 @@ func TestCacheHealth(t *testing.T) {
 			first = last
 		}
 		got := s.Health().Value(health.Path("shop", "web"))
-		if d := cmp.Diff(step.want, got); d != "" || s.Health().Len() > 1 {
+		if d := gocmp.Diff(step.want, got); d != "" || s.Health().Len() > 1 {
 			t.Errorf("%s: the health (-want +got):\n%s", step.what, d)
 		}
 		if last != first || last.Status != nil {
@@ -159,7 +161,7 @@ func TestCacheHealth(t *testing.T) {
 		}
 	})
 	later.await("WorkloadEntry web")
-	if d := cmp.Diff(known, later.Snapshot().Health().Value(health.Path("shop", "web"))); d != "" {
+	if d := gocmp.Diff(known, later.Snapshot().Health().Value(health.Path("shop", "web"))); d != "" {
 		t.Errorf("the recalled health (-want +got):\n%s", d)
 	}
 	listed.change(func() { listed.all = map[string]string{"api": ""} })

@@ -1,0 +1,85 @@
+package kubetest_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/portolan-mesh/portolan/cache/kube"
+	"github.com/portolan-mesh/portolan/cache/kube/cluster"
+	"github.com/portolan-mesh/portolan/cache/kube/selection"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/kubetest"
+	"github.com/portolan-mesh/portolan/storage/config"
+)
+
+// A fault says that the last good content of its object is served, also if that was recalled, and if
+// its namespace does not count for a time.
+func TestRefusedAfterARestart(t *testing.T) {
+	t.Parallel()
+	api := kubetest.Start(t)
+	for _, name := range []string{"shop", "other"} {
+		body := fmt.Sprintf(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q,"labels":{"name":%[1]q}}}`, name)
+		if got := api.Do(t, "POST", "/api/v1/namespaces", body); got.Code != http.StatusCreated {
+			t.Fatal(got)
+		}
+	}
+	listed := listWorkloads(api)
+	listed.change(func() { listed.all = map[string]string{"web": ""} })
+	before := run(t, api)
+	before.await("WorkloadEntry web")
+	had := slices.Collect(before.Snapshot().Configs().Values())
+
+	refuse := func(name, address string) {
+		listed.change(func() { listed.all[name], listed.address[name] = "", address })
+	}
+	refuse("web", "no address!")
+	refuse("new", "nor this!")
+	log, selectors := &record{}, selection.NewSelectors()
+	named(t, selectors, "other")
+	c, err := cluster.New(func() cluster.Options {
+		o := options(api)
+		o.Selectors, o.Log = selectors, slog.New(slog.NewTextHandler(log, nil))
+		return o
+	}())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := run(t, api, func(o *kube.Options) {
+		o.Cluster = c
+		o.Recall = func(context.Context) ([]*config.Config, bool, error) { return had, true, nil }
+	})
+	faults := func(r running, want ...string) {
+		t.Helper()
+		r.until(fmt.Sprint(want), func() bool {
+			var got []string
+			for _, p := range r.Problems() {
+				got = append(got, fmt.Sprintf("%s %t %t", p.Object, strings.Contains(p.Message, "nor this!"), p.Serving))
+			}
+			return slices.Equal(got, want)
+		})
+	}
+	r.until("all is listed", r.Confirmed)
+	faults(r)
+	r.await()
+	named(t, selectors, "shop")
+	faults(r, "workloadentry/shop/new true false", "workloadentry/shop/web false true")
+	r.await("WorkloadEntry web")
+	refuse("web", "nor this!")
+	faults(r, "workloadentry/shop/new true false", "workloadentry/shop/web true true")
+	for text, want := range map[string]int{"shop/new: ": 0, "kept=true": 1} {
+		if got := log.count(text); got != want {
+			t.Errorf("%q is logged %d times, want %d", text, got, want)
+		}
+	}
+	faults(before, "workloadentry/shop/new true false", "workloadentry/shop/web true true")
+	refuse("web", "")
+	faults(r, "workloadentry/shop/new true false")
+	listed.change(func() { delete(listed.all, "web") })
+	r.await()
+	refuse("web", "nor this!")
+	faults(r, "workloadentry/shop/new true false", "workloadentry/shop/web true false")
+}
