@@ -71,17 +71,17 @@ func TestConfigOfACluster(t *testing.T) {
 	ledger("1 healthy, 1 left out")
 
 	hub.kill()
-	named := func() {
+	named := func(text string) {
 		t.Helper()
 		eventually(t, "the server is ready, and names the cluster", func() error {
-			text, err := s.get("/readyz?verbose", nil)
-			if err == nil && !strings.Contains(string(text), "[!] sources: source "+name+": since ") {
-				return fmt.Errorf("%s", text)
+			got, err := s.get("/readyz?verbose", nil)
+			if err == nil && !strings.Contains(string(got), "[!] sources: source "+name+text) {
+				return fmt.Errorf("%s", got)
 			}
 			return err
 		})
 	}
-	named()
+	named(": since ")
 	s.awaitMetric(`portolan_source_degraded{source="`+name+`"}`, "1")
 	if out := s.try("", "store", "status"); out.code != 1 || !strings.Contains(out.stdout, name+": degraded, 7 objects") || !strings.Contains(out.stdout, "! source "+name+": since ") {
 		t.Errorf("the status of the store does not name the cluster: %+v", out)
@@ -97,25 +97,28 @@ func TestConfigOfACluster(t *testing.T) {
 	hub.start()
 	s.awaitSource(name, "", 7)
 	s.awaitMetric(`portolan_source_degraded{source="`+name+`"}`, "0")
-	if err := s.process.terminate(t); err != nil { // it saves what the cluster has
+	hub.apply(x.routes(100, 0))
+	reply("v1")
+	hub.kill()
+	named(": since ")
+	if err := s.process.terminate(t); err != nil { // it saves what the cluster had
 		t.Fatal(err)
 	}
-	hub.kill()
 	began := time.Now()
 	s.start()
 	if took := time.Since(began); took > 4*time.Second {
 		t.Errorf("the server is ready only after %s", took)
 	}
-	named()
+	named(": what was known of it at ")
 	s.awaitSource(name, "connection refused", 7)
 	s.startEnvoy(envoyOptions{kind: "sidecar", name: "late", variant: protocol.StateOfTheWorld, ip: "10.0.0.9"})
-	reply("v2")
+	reply("v1")
 	ledger("1 healthy, 1 left out")
 
 	hub.start()
 	s.awaitSource(name, "", 7)
-	hub.apply(x.routes(100, 0))
-	reply("v1")
+	hub.apply(x.routes(0, 100))
+	reply("v2")
 	hub.remove(x.rule())
 	s.awaitSource(name, "", 6)
 	s.expectNothingRejected()

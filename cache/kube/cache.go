@@ -342,13 +342,24 @@ func (c *Cache) Degraded() error {
 // has a fault.
 func (c *Cache) Whole() bool { return c.Degraded() == nil && len(c.o.Cluster.Problems()) == 0 }
 
-// Confirmed says whether the cluster is followed, and every kind was listed. The newest snapshot is then
-// what it has in the namespaces that count.
+// Confirmed says whether every kind was listed. The newest snapshot is then what the cluster has in the
+// namespaces that count, or had at LostSince.
 func (c *Cache) Confirmed() bool {
 	c.mu.Lock()
-	told := len(c.pending) == 0 && c.chosen && c.fault == nil
+	told := len(c.pending) == 0 && c.chosen
 	c.mu.Unlock()
-	return told && c.Snapshot() != nil && c.o.Cluster.Followed()
+	return told && c.Snapshot() != nil && c.o.Cluster.Synced()
+}
+
+// LostSince returns since when the cluster, or any kind in it, is not followed; zero while all are.
+func (c *Cache) LostSince() time.Time {
+	lost := c.o.Cluster.LostSince()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.fault != nil && (lost.IsZero() || c.since.Before(lost)) {
+		return c.since
+	}
+	return lost
 }
 
 // Reading says whether the first objects are on the way: those that the cluster last had, or those of

@@ -113,11 +113,15 @@ func (d *datacenter) Known() (lastknown.Known, bool) {
 	items, index, ok := d.r.catalog.confirmed(d.name)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !ok || d.suspicious || !d.heldUntil.IsZero() {
+	if !ok || !d.heldUntil.IsZero() {
 		return lastknown.Known{}, false
 	}
 	state, err := json.Marshal(savedState{slices.Sorted(maps.Keys(d.servers)), index})
-	return lastknown.Known{State: state, Items: items}, err == nil
+	known := lastknown.Known{State: state, Items: items}
+	if d.suspicious {
+		known.Until = d.since
+	}
+	return known, err == nil
 }
 
 // restoreLastKnown fills the datacentre with its last known content, and returns how long to

@@ -114,6 +114,32 @@ func TestAwayAtTheStart(t *testing.T) {
 	}
 }
 
+// What Consul told before it went away can be saved after that, as of then.
+func TestKnownOnceAway(t *testing.T) {
+	t.Parallel()
+	a := six(t)
+	f := follow(t, a).synced()
+	until := func() (until time.Time, ok bool) {
+		known, ok := f.Sources()[0].Known()
+		return known.Until, ok
+	}
+	await(t, "it is followed", func() bool { at, ok := until(); return ok && at.IsZero() })
+	a.put(entry("n1", "b", "b-1", "10.0.0.22", 80))
+	f.row("b", "tcp-80=10.0.0.22:80")
+	began := time.Now()
+	a.change(func() { a.leader = false })
+	await(t, "it is away", func() bool { return f.Degraded() != nil })
+	at, ok := until()
+	if since := at.Sub(began); !ok || since < 0 || since > time.Minute {
+		t.Errorf("it is known until %s after it went: %v", since, ok)
+	}
+	if m := remembered(f); !strings.Contains(string(m.recalled.Items["b/n1/b-1"]), "10.0.0.22") {
+		t.Errorf("known is %s", m.recalled.Items)
+	}
+	a.change(func() { a.leader = true })
+	await(t, "it is followed again", func() bool { at, ok := until(); return ok && at.IsZero() })
+}
+
 // A server that starts on a Consul that has lost its data serves the last known content for a
 // time. Then it believes Consul.
 func TestEmptyAtTheStart(t *testing.T) {

@@ -17,12 +17,12 @@ import (
 // state is the condition of a datacentre. It is guarded by the datacenter's mu.
 type state struct {
 	plan plan
-	// suspicious is true if a query has failed and no probe has succeeded since.
+	// suspicious is true if a query has failed and no probe has succeeded after it; since is when
+	// that began.
 	suspicious bool
-	// down is why Consul does not answer, nil if it does; since is when that began. logged
-	// says whether it was logged.
+	since      time.Time
+	// down is why Consul does not answer, nil if it does. logged says whether it was logged.
 	down   error
-	since  time.Time
 	logged bool
 	// faults holds the queries that fail although Consul answers.
 	faults map[string]error
@@ -101,7 +101,9 @@ func (d *datacenter) addFailure(query string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.faults[query] = err
-	d.suspicious = true
+	if !d.suspicious {
+		d.suspicious, d.since = true, time.Now()
+	}
 }
 
 // clearFailure notes that a query succeeds, or is no longer sent.
@@ -152,9 +154,6 @@ func (d *datacenter) knowsServers() bool {
 func (d *datacenter) markAway(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.down == nil {
-		d.since = time.Now()
-	}
 	if d.down = err; !d.logged {
 		d.r.o.Logger.Warn("Consul cannot be read: the last known services stay, and the server goes on trying", "datacenter", d.displayName(), "err", err)
 		d.logged = true

@@ -28,10 +28,12 @@ func (r *Registry) SourceName() string { return "kubernetes/" + url.PathEscape(r
 
 // Known implements lastknown.Source.
 func (r *Registry) Known() (lastknown.Known, bool) {
-	if !r.inbox.isWhole() || !r.link.Load().Followed() {
+	l := r.link.Load()
+	until := l.LostSince()
+	if !r.inbox.isWhole() || !l.Synced() {
 		return lastknown.Known{}, false
 	}
-	return lastknown.Known{Items: r.settled.Load().known.objects}, true
+	return lastknown.Known{Until: until, Items: r.settled.Load().known.objects}, true
 }
 
 // restore fills the registry with what was last known of the cluster, and says whether anything was.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -126,6 +127,34 @@ func TestLastKnown(t *testing.T) {
 	second.has("http=10.0.0.2:8080")
 	second.await("it is live", func() bool { return again.SourceStatuses()[0].State == discovery.SourceLive })
 	expect(t, second.clusters.Status()[0].Pods, 1)
+}
+
+// TestKnownOnceAway: what a cluster told before it went away can be saved after that, as of then.
+func TestKnownOnceAway(t *testing.T) {
+	t.Parallel()
+	a, _, _, slice := shop(t)
+	r := newRig(t, kube.Options{})
+	one, _ := r.follow(a, "east")
+	slice.Endpoints = slice.Endpoints[1:]
+	a.Put(slice)
+	r.has("http=10.0.0.2:8080")
+	r.await("it is followed", func() bool { known, ok := one.Known(); return ok && known.Until.IsZero() })
+	began := time.Now()
+	a.GoAway(true)
+	var known lastknown.Known
+	r.await("it is known until now", func() (ok bool) {
+		known, ok = one.Known()
+		return ok && !known.Until.IsZero()
+	})
+	if since := known.Until.Sub(began); since < 0 || since > time.Minute {
+		t.Errorf("it is known until %s after it went", since)
+	}
+	value, err := known.Items.Value("slice/shop/web/web-abc").Value()
+	if err != nil || !strings.Contains(string(value), "10.0.0.2") || strings.Contains(string(value), "10.0.0.1") {
+		t.Errorf("known is %s, %v", value, err)
+	}
+	a.GoAway(false)
+	r.await("it is followed again", func() bool { known, ok := one.Known(); return ok && known.Until.IsZero() })
 }
 
 // TestNothingKnown: a server does not wait longer than its patience for a cluster of which nothing

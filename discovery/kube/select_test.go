@@ -85,7 +85,7 @@ func TestNamespacesThatCount(t *testing.T) {
 	a.Put(slice)
 	setLabel(t, selectors, "")
 	r.has("http=10.0.0.1:8080")
-	r.await("Namespaces are not followed", func() bool { _, followed := connection.Namespaces(); return !followed })
+	r.await("Namespaces are not followed", func() bool { _, _, followed := connection.Namespaces(); return !followed })
 	setLabel(t, selectors, "other")
 	r.gone()
 	setLabel(t, selectors, "")

@@ -28,6 +28,9 @@ type Known struct {
 	State []byte
 	// Items holds the items by keys that the registry chooses.
 	Items pmap.Map[Item]
+	// Until is when the source last confirmed the content, if it is away now; zero while it is
+	// followed.
+	Until time.Time
 }
 
 // Source is one thing that a registry follows.
@@ -35,8 +38,9 @@ type Source interface {
 	// SourceName is unique among the sources of all registries. It consists of words, each a
 	// part of a key in the store, such as consul/_/dc1.
 	SourceName() string
-	// Known returns the content of the source. It returns false while the registry serves
-	// anything that the source has not confirmed; the saved content then stays.
+	// Known returns the content of the source, also once the source is away. It returns false
+	// while the registry serves anything that the source has not confirmed since the registry
+	// started, or has lost; the saved content then stays.
 	Known() (Known, bool)
 }
 

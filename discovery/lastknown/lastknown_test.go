@@ -235,6 +235,50 @@ func TestFlush(t *testing.T) {
 	flush()
 }
 
+// TestSavedOnceAway: what a source confirmed before it went away is saved after that, as of then. It
+// does not replace what was confirmed later.
+func TestSavedOnceAway(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	saver := lastknown.NewSaver(lastknown.Options{Sources: func() []lastknown.Source { return []lastknown.Source{r.source} }, Look: time.Hour, Now: r.now})
+	end := r.run(saver)
+	r.await("it is saved", r.saved)
+	flushed := func(what, value string, confirmed time.Time) {
+		t.Helper()
+		if err := saver.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.recall(); string(got.Items["key7"]) != value || !got.Confirmed.Equal(confirmed) {
+			t.Errorf("%s: it is %q as of %s, want %q as of %s", what, got.Items["key7"], got.Confirmed, value, confirmed)
+		}
+	}
+	change := func(value string, until time.Time) {
+		r.source.put("key7", value)
+		r.source.set(func() { r.source.known.Until = until })
+	}
+	r.pass(time.Second)
+	lost := r.now()
+	r.pass(time.Second)
+	change("second", lost)
+	flushed("away", "second", lost)
+	change("third", lost)
+	flushed("a part of it goes on", "third", lost)
+	r.pass(time.Hour)
+	flushed("nothing has changed", "third", lost)
+	change("fourth", time.Time{})
+	flushed("it is back", "fourth", r.now())
+	end()
+
+	end = r.run(saver)
+	defer end()
+	change("old", lost)
+	flushed("a leader that lost it before", "fourth", r.now())
+	r.pass(time.Hour)
+	flushed("the same, later", "fourth", r.now().Add(-time.Hour))
+	change("fifth", r.now())
+	flushed("one that lost it later", "fifth", r.now())
+}
+
 // random returns text that hardly compresses.
 func random(seed, bytes int) string {
 	from := rand.New(rand.NewPCG(1, uint64(seed)))

@@ -94,10 +94,12 @@ func bucket(key string) uint32 {
 }
 
 // saveIfDue saves the content of the source if it has changed, it is confirmed, and Interval has
-// passed since the last save. If atOnce is set, the time does not matter.
+// passed since the last save. If atOnce is set, the time does not matter. A leader that lost its source
+// before the saved content was confirmed leaves that as it is.
 func (s *sourceSaver) saveIfDue(ctx context.Context, atOnce bool) error {
 	now := s.o.Now()
 	known, ok := s.source.Known()
+	ok = ok && (known.Until.IsZero() || !known.Until.Before(s.head.Confirmed))
 	switch {
 	case ok && s.first, ok && (atOnce || now.Sub(s.lastSave) >= s.o.Interval) && (!pmap.Equal(s.lastItems, known.Items) || string(known.State) != string(s.head.State)):
 		return s.save(ctx, known, now)
@@ -105,9 +107,17 @@ func (s *sourceSaver) saveIfDue(ctx context.Context, atOnce bool) error {
 		return nil
 	}
 	if ok {
-		s.head.Confirmed = now
+		s.head.Confirmed = known.confirmed(now)
 	}
 	return s.touch(ctx, now)
+}
+
+// confirmed returns when the source last confirmed the content.
+func (k *Known) confirmed(now time.Time) time.Time {
+	if k.Until.IsZero() {
+		return now
+	}
+	return k.Until
 }
 
 // save writes the buckets that differ, with a rest after each batch, and the head last. So a
@@ -141,7 +151,7 @@ func (s *sourceSaver) save(ctx context.Context, known Known, now time.Time) erro
 	if err := s.write(ctx, &b); err != nil {
 		return err
 	}
-	s.head.State, s.head.Confirmed = known.State, now
+	s.head.State, s.head.Confirmed = known.State, known.confirmed(now)
 	if err := s.touch(ctx, now); err != nil {
 		return err
 	}

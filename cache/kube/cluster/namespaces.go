@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -80,13 +81,14 @@ func (c *Cluster) FollowSelection(ctx context.Context, handle func(selection.Sel
 	}
 }
 
-// Namespaces returns the Namespaces of the cluster; false unless they are followed now.
-func (c *Cluster) Namespaces() (pmap.Map[*selection.Namespace], bool) {
+// Namespaces returns the Namespaces of the cluster, and since when they are not followed, which is zero
+// while they are. It returns false unless the cluster has told them since there are selectors.
+func (c *Cluster) Namespaces() (all pmap.Map[*selection.Namespace], lost time.Time, told bool) {
 	n := c.link.namespaces
+	lost = n.of.LostSince()
 	n.mu.Lock()
-	all, listed := n.labels, n.listed
-	n.mu.Unlock()
-	return all, listed && n.of.Followed()
+	defer n.mu.Unlock()
+	return n.labels, lost, n.listed
 }
 
 func (n *namespaces) now() (now selection.Selection, known bool, next <-chan struct{}) {

@@ -315,8 +315,16 @@ func (c *Cluster) Degraded() error {
 
 // Followed says whether each resource is followed: what was delivered is then what the cluster has, even if
 // the kubeconfig in use is one that should have been replaced.
-func (c *Cluster) Followed() bool {
-	return !slices.ContainsFunc(c.all(), func(s *state) bool { _, err := s.degraded(); return err != nil })
+func (c *Cluster) Followed() bool { return c.LostSince().IsZero() }
+
+// LostSince returns since when the first of the resources that are not followed is not; zero if each is.
+func (c *Cluster) LostSince() (first time.Time) {
+	for _, s := range c.all() {
+		if since, err := s.degraded(); err != nil && (first.IsZero() || since.Before(first)) {
+			first = since
+		}
+	}
+	return first
 }
 
 // Synced says whether every resource being followed was listed once.

@@ -126,7 +126,7 @@ func (c *clusterSource) Known() (lastknown.Known, bool) {
 	if !c.Confirmed() {
 		return lastknown.Known{}, false
 	}
-	now := c.Snapshot()
+	until, now := c.LostSince(), c.Snapshot()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for change := range pmap.Diff(c.reported, now.Health()) {
@@ -134,7 +134,7 @@ func (c *clusterSource) Known() (lastknown.Known, bool) {
 		c.saved.renew(config.Key{Kind: schema.WorkloadEntry, Namespace: of.Namespace, Name: of.Name}.Path())
 	}
 	c.reported = now.Health()
-	return lastknown.Known{Items: c.saved.of(now.Configs(), func(o *config.Config) lastknown.Item {
+	return lastknown.Known{Until: until, Items: c.saved.of(now.Configs(), func(o *config.Config) lastknown.Item {
 		if o.Kind == schema.WorkloadEntry.Kind {
 			o = kube.WithHealth(o, now.Health().Value(health.Path(o.Namespace, o.Name)))
 		}

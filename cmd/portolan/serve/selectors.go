@@ -92,11 +92,11 @@ func (n *savedNamespace) Value() ([]byte, error) { return json.Marshal((*selecti
 
 // Known implements lastknown.Source. Nothing is known without selectors, and what was saved stays.
 func (n *namespaceSource) Known() (lastknown.Known, bool) {
-	now, ok := n.cluster.Namespaces()
+	now, until, ok := n.cluster.Namespaces()
 	if !ok {
 		return lastknown.Known{}, false
 	}
-	return lastknown.Known{Items: n.saved.of(now, func(o *selection.Namespace) lastknown.Item { return (*savedNamespace)(o) })}, true
+	return lastknown.Known{Until: until, Items: n.saved.of(now, func(o *selection.Namespace) lastknown.Item { return (*savedNamespace)(o) })}, true
 }
 
 // recallNamespaces returns the Namespaces that were saved of a cluster.

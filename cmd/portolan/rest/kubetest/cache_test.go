@@ -14,6 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/cachetest"
 	"github.com/portolan-mesh/portolan/cache/kube"
 	"github.com/portolan-mesh/portolan/cache/kube/cluster"
+	"github.com/portolan-mesh/portolan/cache/kube/selection"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/kubetest"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -118,6 +119,47 @@ func TestCacheRecalls(t *testing.T) {
 	if place := kube.PlaceOf(config.Key{Name: "istio"}, "ingressclasses.networking.k8s.io"); place != "where kubectl has it as ingressclasses.networking.k8s.io istio" {
 		t.Fatal(place)
 	}
+}
+
+// What a cluster told before it went away stays confirmed, as of then.
+func TestCacheConfirmedOnceAway(t *testing.T) {
+	t.Parallel()
+	api := kubetest.Start(t)
+	for _, name := range []string{"shop", "other"} {
+		namespace(t, api, name)
+	}
+	selectors := selection.NewSelectors()
+	named(t, selectors, "shop")
+	o := options(api)
+	o.Selectors = selectors
+	connection, err := cluster.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := run(t, api, func(o *kube.Options) { o.Cluster = connection })
+	lost := func() (objects, namespaces time.Time) {
+		all, since, told := connection.Namespaces()
+		if !r.Confirmed() || !told || all.Len() != 2 {
+			t.Errorf("confirmed %t, %d namespaces %t", r.Confirmed(), all.Len(), told)
+		}
+		return r.LostSince(), since
+	}
+	r.until("confirmed", r.Confirmed)
+	write(t, api, "one", "a.example")
+	r.await("ServiceEntry one")
+	r.until("all is followed", func() bool { objects, namespaces := lost(); return objects.IsZero() && namespaces.IsZero() })
+	began := time.Now()
+	api.Down()
+	r.until("all is lost", func() bool { objects, namespaces := lost(); return !objects.IsZero() && !namespaces.IsZero() })
+	objects, namespaces := lost()
+	for _, since := range []time.Duration{objects.Sub(began), namespaces.Sub(began)} {
+		if since < 0 || since > time.Minute {
+			t.Errorf("it is lost %s after it went", since)
+		}
+	}
+	r.await("ServiceEntry one")
+	api.Up(t)
+	r.until("all is followed again", func() bool { objects, namespaces := lost(); return objects.IsZero() && namespaces.IsZero() })
 }
 
 // A cluster that had nothing has nothing while it is away. One of which nothing was saved is not known.

@@ -38,6 +38,15 @@ func namespacesOf(api *kubetest.API, names ...string) {
 	})
 }
 
+// namespace makes a namespace that named selects.
+func namespace(t *testing.T, api *kubetest.API, name string) {
+	t.Helper()
+	body := fmt.Sprintf(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q,"labels":{"name":%[1]q}}}`, name)
+	if got := api.Do(t, "POST", "/api/v1/namespaces", body); got.Code != http.StatusCreated {
+		t.Fatal(got)
+	}
+}
+
 // named selects the namespace of a name.
 func named(t *testing.T, selectors *selection.Selectors, name string) {
 	t.Helper()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -22,10 +21,7 @@ func TestRefusedAfterARestart(t *testing.T) {
 	t.Parallel()
 	api := kubetest.Start(t)
 	for _, name := range []string{"shop", "other"} {
-		body := fmt.Sprintf(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q,"labels":{"name":%[1]q}}}`, name)
-		if got := api.Do(t, "POST", "/api/v1/namespaces", body); got.Code != http.StatusCreated {
-			t.Fatal(got)
-		}
+		namespace(t, api, name)
 	}
 	listed := listWorkloads(api)
 	listed.change(func() { listed.all = map[string]string{"web": ""} })
