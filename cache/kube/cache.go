@@ -51,10 +51,10 @@ type Options struct {
 	// DefaultDiscover.
 	Discover time.Duration
 	// Recall returns the objects that the cluster last had (WithHealth), for a start while it is
-	// away; known says whether that was saved. It is called again while it fails. The cache follows
+	// away, and when it confirmed that; zero if nothing was saved. It is called again while it fails. The cache follows
 	// nothing before: what a cluster refuses, or does not list yet, is compared with what it had.
 	// nil means that nothing was saved.
-	Recall func(context.Context) (objects []*config.Config, known bool, err error)
+	Recall func(context.Context) (objects []*config.Config, confirmed time.Time, err error)
 	// HistoryMemory is passed to cache.FeedOptions.
 	HistoryMemory int64
 	// Log gets messages; it may be nil.
@@ -86,8 +86,10 @@ type Cache struct {
 	since time.Time // of fault
 	// resources are those being followed, by kind.
 	resources map[config.GroupVersionKind]kubeschema.GroupVersionResource
-	// recalling says that Recall has not ended.
+	// recalling says that Recall has not ended, and recalled when the cluster confirmed what it
+	// returned; zero for nothing.
 	recalling bool
+	recalled  time.Time
 	// gone says which kinds the cluster no longer has, with their objects.
 	gone map[config.GroupVersionKind]cache.Problem
 	// writing is why statuses are not written; nil if they are, or nobody writes them.
@@ -136,9 +138,9 @@ func (c *Cache) Run(ctx context.Context) error {
 // recall publishes what the cluster last had. It returns early only if ctx ends.
 func (c *Cache) recall(ctx context.Context) {
 	for c.o.Recall != nil {
-		objects, known, err := c.o.Recall(ctx)
+		objects, confirmed, err := c.o.Recall(ctx)
 		if err == nil {
-			c.remember(objects, known)
+			c.remember(objects, confirmed)
 			return
 		}
 		if retry.Sleep(ctx, recallRetry) != nil {
@@ -147,11 +149,10 @@ func (c *Cache) recall(ctx context.Context) {
 	}
 }
 
-func (c *Cache) remember(objects []*config.Config, known bool) {
+func (c *Cache) remember(objects []*config.Config, confirmed time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.recalling = false
-	if !known {
+	if c.recalling, c.recalled = false, confirmed; confirmed.IsZero() {
 		return
 	}
 	for _, object := range objects {
@@ -159,7 +160,7 @@ func (c *Cache) remember(objects []*config.Config, known bool) {
 			c.put(object.Key().Path(), object)
 		}
 	}
-	c.o.Log.Info("the objects that a cluster last had are served", "cluster", c.o.Cluster.Name(), "objects", len(objects))
+	c.o.Log.Info("the objects that a cluster last had are served", "cluster", c.o.Cluster.Name(), "objects", len(objects), "known", confirmed.UTC().Format(time.RFC3339))
 	c.publish()
 }
 
@@ -183,10 +184,14 @@ func (c *Cache) settled(kind *schema.Schema) {
 // publishWhole publishes, unless a kind or the selection of namespaces is still waited for. The
 // caller holds mu.
 func (c *Cache) publishWhole() {
-	if len(c.pending) == 0 && c.chosen {
+	if c.whole() {
 		c.publish()
 	}
 }
+
+// whole says whether no kind is waited for, nor the selection of namespaces: until then the snapshot is
+// what was recalled. The caller holds mu.
+func (c *Cache) whole() bool { return len(c.pending) == 0 && c.chosen }
 
 // handle takes a batch of a kind. begun says that it is the first one of a Follow, which
 // has all objects.
@@ -318,9 +323,21 @@ func (c *Cache) resourceOf(kind config.GroupVersionKind) (kubeschema.GroupVersio
 	return resource, resource.Version != ""
 }
 
-// Degraded says why the content may be old, nil if it is not: each reason once. Faults of
-// objects do not count: Problems has them.
+// Degraded says why the content may be old, nil if it is not: each reason once. It begins with the
+// time of the content if that is what was recalled. Faults of objects do not count: Problems has them.
 func (c *Cache) Degraded() error {
+	c.mu.Lock()
+	recalled, at := !c.whole(), c.recalled
+	c.mu.Unlock()
+	err := c.unfollowed()
+	if err != nil && recalled && !at.IsZero() {
+		return fmt.Errorf("what was known of it at %s is served: %w", at.UTC().Format(time.RFC3339), err)
+	}
+	return err
+}
+
+// unfollowed says why the cluster, or a part of it, is not followed; nil if it is.
+func (c *Cache) unfollowed() error {
 	c.mu.Lock()
 	fault, since := c.fault, c.since
 	c.mu.Unlock()
@@ -346,7 +363,7 @@ func (c *Cache) Whole() bool { return c.Degraded() == nil && len(c.o.Cluster.Pro
 // namespaces that count, or had at LostSince.
 func (c *Cache) Confirmed() bool {
 	c.mu.Lock()
-	told := len(c.pending) == 0 && c.chosen
+	told := c.whole()
 	c.mu.Unlock()
 	return told && c.Snapshot() != nil && c.o.Cluster.Synced()
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -93,7 +94,7 @@ func (s *server) kubeSources() ([]aggregate.Source, error) {
 		one.Cache = kube.New(kube.Options{
 			Cluster: c, Worker: cache.NewWorker(), Schemas: s.configs.Schemas(), Domain: s.o.Mesh.Domain,
 			AcceptUnserved: s.o.AcceptUnserved, HistoryMemory: s.o.HistoryMemory, Log: s.log(loglevel.Cache),
-			Recall: func(ctx context.Context) ([]*config.Config, bool, error) { return one.recall(ctx, memory, s) },
+			Recall: func(ctx context.Context) ([]*config.Config, time.Time, error) { return one.recall(ctx, memory, s) },
 		})
 		s.kube = append(s.kube, one)
 		out = append(out, aggregate.Source{Name: one.name, Cache: one.Cache, Kind: "cluster", Where: c.Server(), Place: one.Place, Behind: true})
@@ -166,11 +167,12 @@ func (s *savedItems[V]) renew(key string) {
 	s.from, s.items = s.from.Delete(key), s.items.Delete(key)
 }
 
-// recall returns the objects that were saved; known says whether any content was.
-func (c *clusterSource) recall(ctx context.Context, memory lastknown.Memory, s *server) (objects []*config.Config, known bool, err error) {
+// recall returns the objects that were saved, and when the cluster confirmed them; zero if no content was
+// saved.
+func (c *clusterSource) recall(ctx context.Context, memory lastknown.Memory, s *server) (objects []*config.Config, confirmed time.Time, err error) {
 	recalled, err := memory.Recall(ctx, c.SourceName())
 	if err != nil {
-		return nil, false, err
+		return nil, time.Time{}, err
 	}
 	paths := slices.Sorted(maps.Keys(recalled.Items))
 	objects = make([]*config.Config, len(paths))
@@ -183,7 +185,7 @@ func (c *clusterSource) recall(ctx context.Context, memory lastknown.Memory, s *
 		object.Domain, objects[i] = s.o.Mesh.Domain, object
 	})
 	objects = slices.DeleteFunc(objects, func(o *config.Config) bool { return o == nil })
-	return objects, !recalled.Confirmed.IsZero(), nil
+	return objects, recalled.Confirmed, nil
 }
 
 // clusterStatusWriter writes conditions of objects into their clusters.

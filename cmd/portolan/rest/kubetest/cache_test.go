@@ -93,12 +93,12 @@ func TestCacheRecalls(t *testing.T) {
 	var tries atomic.Int32
 	release := make(chan struct{})
 	r := run(t, api, func(o *kube.Options) {
-		o.Recall = func(context.Context) ([]*config.Config, bool, error) {
+		o.Recall = func(context.Context) ([]*config.Config, time.Time, error) {
 			if tries.Add(1) == 1 {
-				return nil, false, http.ErrServerClosed // the store is away, too
+				return nil, time.Time{}, http.ErrServerClosed // the store is away, too
 			}
 			<-release
-			return []*config.Config{entry("gone"), entry("stays")}, true, nil
+			return []*config.Config{entry("gone"), entry("stays")}, time.Unix(3000, 0), nil
 		}
 	})
 	r.until("what the cluster last had is on the way", func() bool { return tries.Load() > 1 && r.Reading() })
@@ -106,13 +106,19 @@ func TestCacheRecalls(t *testing.T) {
 	r.await("ServiceEntry gone", "ServiceEntry stays")
 	r.until("nothing is on the way", func() bool { return !r.Reading() })
 	r.degraded("connection refused")
-	if r.Confirmed() {
-		t.Fatal("confirmed without an answer")
+	if err := r.Degraded(); !strings.HasPrefix(err.Error(), "what was known of it at 1970-01-01T00:50:00Z is served: ") || r.Confirmed() {
+		t.Fatalf("without an answer it is confirmed (%t), and says %v", r.Confirmed(), err)
 	}
 	write(t, api, "stays", "a.example")
 	api.Up(t)
 	r.await("DestinationRule here", "ServiceEntry stays")
 	r.until("confirmed", r.Confirmed)
+	r.degraded("")
+	api.Down()
+	r.degraded("connection refused")
+	if err := r.Degraded(); strings.Contains(err.Error(), "what was known") {
+		t.Errorf("once it was read it says %v", err)
+	}
 	if place := r.Place(config.Key{Kind: schema.ServiceEntry, Namespace: "shop", Name: "stays"}); !strings.Contains(place, "-n shop serviceentries.networking.istio.io stays") {
 		t.Fatal(place)
 	}
@@ -167,13 +173,13 @@ func TestCacheRecallsNothing(t *testing.T) {
 	t.Parallel()
 	api := kubetest.Start(t)
 	api.Down()
-	recall := func(known bool) running {
+	recall := func(known time.Time) running {
 		return run(t, api, func(o *kube.Options) {
-			o.Recall = func(context.Context) ([]*config.Config, bool, error) { return nil, known, nil }
+			o.Recall = func(context.Context) ([]*config.Config, time.Time, error) { return nil, known, nil }
 		})
 	}
-	recall(true).await()
-	unknown := recall(false)
+	recall(time.Unix(3000, 0)).await()
+	unknown := recall(time.Time{})
 	unknown.degraded("connection refused")
 	if unknown.Snapshot() != nil {
 		t.Error("content that nobody knows is served")
@@ -202,12 +208,12 @@ func TestCacheRecallsBeforeItFollows(t *testing.T) {
 		api.Harm(harm)
 		api.Calls()
 		r := run(t, api, func(o *kube.Options) {
-			o.Recall = func(context.Context) ([]*config.Config, bool, error) {
+			o.Recall = func(context.Context) ([]*config.Config, time.Time, error) {
 				<-time.After(50 * time.Millisecond) // which is longer than a refusal takes
 				if calls := api.Calls(); len(calls) > 0 {
 					t.Errorf("asked %v before what it last had was read", calls)
 				}
-				return []*config.Config{entry("known")}, true, nil
+				return []*config.Config{entry("known")}, time.Unix(3000, 0), nil
 			}
 		})
 		r.degraded(name)
@@ -286,8 +292,8 @@ func TestCacheWithoutARight(t *testing.T) {
 	deny("serviceentries")
 	r := run(t, api, func(o *kube.Options) {
 		o.Cluster = o.Cluster.Share(cluster.User{Source: "kube://test", Page: "docs/rights.md"})
-		o.Recall = func(context.Context) ([]*config.Config, bool, error) {
-			return []*config.Config{entry("known")}, true, nil
+		o.Recall = func(context.Context) ([]*config.Config, time.Time, error) {
+			return []*config.Config{entry("known")}, time.Unix(3000, 0), nil
 		}
 	})
 	r.await("DestinationRule here", "ServiceEntry known")

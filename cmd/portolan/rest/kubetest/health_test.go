@@ -155,9 +155,9 @@ func TestCacheHealth(t *testing.T) {
 	}
 	api.Down()
 	later := run(t, api, func(o *kube.Options) {
-		o.Recall = func(context.Context) ([]*config.Config, bool, error) {
+		o.Recall = func(context.Context) ([]*config.Config, time.Time, error) {
 			object, err := config.FromJSON(saved, o.Schemas.Type)
-			return []*config.Config{object}, true, err
+			return []*config.Config{object}, time.Unix(3000, 0), err
 		}
 	})
 	later.await("WorkloadEntry web")

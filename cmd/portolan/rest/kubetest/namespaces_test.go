@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"sync"
 	"testing"
+	"time"
 
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
@@ -69,8 +70,8 @@ func TestCacheSelects(t *testing.T) {
 		if o.Cluster, err = cluster.New(connection); err != nil {
 			t.Fatal(err)
 		}
-		o.Recall = func(context.Context) ([]*config.Config, bool, error) {
-			return []*config.Config{entry("last")}, true, nil
+		o.Recall = func(context.Context) ([]*config.Config, time.Time, error) {
+			return []*config.Config{entry("last")}, time.Unix(3000, 0), nil
 		}
 	})
 	r.await("ServiceEntry last") // what the cluster has waits for the selectors

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/portolan-mesh/portolan/cache/kube"
 	"github.com/portolan-mesh/portolan/cache/kube/cluster"
@@ -46,7 +47,7 @@ func TestRefusedAfterARestart(t *testing.T) {
 	}
 	r := run(t, api, func(o *kube.Options) {
 		o.Cluster = c
-		o.Recall = func(context.Context) ([]*config.Config, bool, error) { return had, true, nil }
+		o.Recall = func(context.Context) ([]*config.Config, time.Time, error) { return had, time.Unix(3000, 0), nil }
 	})
 	faults := func(r running, want ...string) {
 		t.Helper()

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cache/kube"
@@ -74,7 +75,7 @@ func TestStatusWriterBegins(t *testing.T) {
 	for _, want := range []int{2, 0} { // statuses that differ
 		api.Down()
 		r := run(t, api, func(o *kube.Options) {
-			o.Recall = func(context.Context) ([]*config.Config, bool, error) { return had, true, nil }
+			o.Recall = func(context.Context) ([]*config.Config, time.Time, error) { return had, time.Unix(3000, 0), nil }
 		})
 		r.await("ServiceEntry one", "ServiceEntry two")
 		looks := writeStatuses(t, r, "")
