@@ -51,9 +51,9 @@ type Options struct {
 	// DefaultDiscover.
 	Discover time.Duration
 	// Recall returns the objects that the cluster last had (WithHealth), for a start while it is
-	// away, and when it confirmed that; zero if nothing was saved. It is called again while it fails. The cache follows
-	// nothing before: what a cluster refuses, or does not list yet, is compared with what it had.
-	// nil means that nothing was saved.
+	// away, and when it confirmed that; zero if nothing was saved. It is called again while it fails.
+	// The cache follows nothing before: what a cluster refuses, or does not list yet, is compared with
+	// what it had. nil means that nothing was saved.
 	Recall func(context.Context) (objects []*config.Config, confirmed time.Time, err error)
 	// HistoryMemory is passed to cache.FeedOptions.
 	HistoryMemory int64
