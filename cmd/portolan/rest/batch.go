@@ -93,6 +93,7 @@ func (s *Server) applyAs(c *call, request *request) error {
 		asServed(s.await(c.r.Context(), revision), results)
 	}
 	answer := b.result(revision, results)
+	b.healthOf(&answer, results, trial != nil)
 	if preview != effect.PreviewNothing {
 		if err := s.preview(trial, b.ops, preview, &answer); err != nil {
 			return err

@@ -30,7 +30,8 @@ type Verb string
 // creates or updates: the object becomes what the request has. Once somebody has applied the
 // object server-side, Apply is an apply like theirs, and leaves the fields of other managers.
 // Restore puts the whole object in the place of the stored one, and gives an object that it
-// creates the creationTimestamp in the request, unless that is in the future.
+// creates the creationTimestamp in the request, unless that is in the future. Of the status of a
+// WorkloadEntry it takes the condition Healthy over, unless the store has a report of its health.
 const (
 	Create  Verb = "create"
 	Update  Verb = "update"
