@@ -154,8 +154,13 @@ func (b *batchCall) result(revision string, results []storage.Result) batch.Resu
 			Kind: r.Key.Kind.Kind, Namespace: r.Key.Namespace, Name: r.Key.Name,
 			Outcome: string(r.Outcome), ResourceVersion: r.ResourceVersion, Dangling: b.dangling[i],
 		}
-		if r.Outcome == storage.Deleted {
+		switch r.Outcome {
+		case storage.Deleted:
 			answer.Results[i].Note = b.server.replacementAfterDelete(b.before, r.Key)
+		case storage.Created:
+			if beside := b.before.Beside(r.Key); beside != nil {
+				answer.Results[i].Note = "is used instead of the object of the source " + b.server.originOf(beside)
+			}
 		}
 	}
 	return answer

@@ -2,6 +2,8 @@ package rest
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
 	"github.com/portolan-mesh/portolan/storage"
@@ -34,7 +36,7 @@ func (b *batchCall) healthOf(answer *batch.Result, results []storage.Result, dry
 			continue
 		}
 		note, warning := b.healthTaken(op, results[i], dry)
-		answer.Results[i].Note = note
+		answer.Results[i].Note = strings.Join(slices.DeleteFunc([]string{answer.Results[i].Note, note}, func(s string) bool { return s == "" }), "; ")
 		if warning != "" {
 			answer.Warnings = append(answer.Warnings, fmt.Sprintf("%s: %s", op.Target(), warning))
 		}

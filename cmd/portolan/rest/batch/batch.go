@@ -166,8 +166,8 @@ type Outcome struct {
 	// Dangling has the warnings of a deletion about objects that refer to the deleted
 	// one.
 	Dangling []string `json:"dangling,omitempty"`
-	// Note has details in words: after a deletion, which object of another source takes
-	// its place.
+	// Note has details in words: which object of another source a new object is used instead of,
+	// or takes the place of a deleted one, and what a restored object has of its status.
 	Note string `json:"note,omitempty"`
 	// Before and After are the present and the future object, without fields that only
 	// the server sets. They are set in a dry run with a preview, if they differ.
