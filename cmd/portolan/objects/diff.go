@@ -35,7 +35,8 @@ func newDiffCommand(env *environment) *cobra.Command {
 		Long: `Show how files differ from what is stored, as unified diffs of YAML: what an
 apply of the same files would change. Objects are in the order of the files;
 those that are the same print nothing. What only a server sets is left out; a
-resourceVersion is shown where the file has one, and the store the object.
+resourceVersion is shown where the file has one, and the store the object. Of an object
+of another source it warns what an apply does, also that it is refused: the server tries it.
 
 With --from it shows instead what has changed in the store since a revision, or up
 to another (--to): of objects, of a kind, of a namespace (-n), or of everything (-A).
