@@ -6,6 +6,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/plan"
 )
 
@@ -33,13 +34,25 @@ func (s *Snapshot) After(ops []storage.Op, domain string) *Snapshot {
 		object := *op.Config
 		object.CreationTimestamp, object.Domain = plan.Created(op, now), domain
 		if at >= 0 {
-			object.CreationTimestamp = all[at].CreationTimestamp
+			object.CreationTimestamp, object.UID = all[at].CreationTimestamp, all[at].UID
 		}
+		content.takeHealth(op, &object)
 		all = slices.Insert(beside, max(at, 0), &object)
 		content.Configs = content.Configs.Set(path, all[0])
 		content.shadow(path, all)
 	}
 	return s.Next(s.Revision()+1, content)
+}
+
+// takeHealth sets the health that a restored object comes with, unless it has a report.
+func (c *Content) takeHealth(op storage.Op, object *config.Config) {
+	at := health.Path(object.Namespace, object.Name)
+	if op.Health == nil || object.UID != "" && c.Health.Value(at).Of(object.UID) {
+		return
+	}
+	report := *op.Health
+	report.Namespace, report.Name, report.UID = object.Namespace, object.Name, object.UID
+	c.Health = c.Health.Set(at, &report)
 }
 
 // shadow records the objects of a key, if there are several.

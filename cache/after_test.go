@@ -8,6 +8,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 )
 
@@ -87,4 +88,39 @@ func TestAfterBesideOtherSources(t *testing.T) {
 	is = (*cache.Snapshot)(nil).Next(7, behind)
 	expect(is.After([]storage.Op{{Verb: storage.Restore, Config: objectFrom("")}}, ""), "first", "", "last")
 	expect(is.After([]storage.Op{{Verb: storage.Delete, Key: key}}, ""), "first", "last")
+}
+
+// TestAfterARestoreWithHealth: a restored object comes with its health, unless it has a report.
+func TestAfterARestoreWithHealth(t *testing.T) {
+	t.Parallel()
+	object := func(uid string) *config.Config {
+		return &config.Config{Meta: config.Meta{GroupVersionKind: alpha, Namespace: "ns", Name: "x", UID: uid}}
+	}
+	key := keyOf(alpha, "x")
+	known := &health.Report{Namespace: "ns", Name: "x", UID: "u"}
+	restore := []storage.Op{{Verb: storage.Restore, Config: object(""), Health: &health.Report{Healthy: true}}}
+	for name, test := range map[string]struct {
+		there *config.Config
+		known *health.Report
+		want  bool
+	}{
+		"a new object":                {nil, nil, true},
+		"a new object of an old name": {nil, known, true},
+		"one without a report":        {object("u"), nil, true},
+		"one with a report":           {object("u"), known, false},
+	} {
+		var content cache.Content
+		if test.there != nil {
+			content.Configs = content.Configs.Set(key.Path(), test.there)
+		}
+		if test.known != nil {
+			content.Health = content.Health.Set(test.known.Path(), test.known)
+		}
+		is := cache.NewSnapshot(7, pmap.Map[*config.Config]{}).Next(8, content)
+		would := is.After(restore, "")
+		got, of := would.Health().Value(known.Path()), would.Get(key)
+		if !got.Of(of.UID) || got.Healthy != test.want || is.Health().Value(known.Path()) != test.known {
+			t.Errorf("%s: %+v of %q", name, got, of.UID)
+		}
+	}
 }

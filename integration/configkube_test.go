@@ -53,7 +53,7 @@ func TestConfigOfACluster(t *testing.T) {
 		}
 	}
 	out = s.try("", "delete", "virtualservice", "--all", "-n", "shop", "--yes")
-	if want := "portolan: nothing was deleted: virtualservice/shop/reviews: the object comes from the source " + name; out.code == 0 || !strings.HasPrefix(out.stderr, want) {
+	if want := "Warning: virtualservice/shop/reviews: the object comes from the source " + name; out.code != 0 || !strings.HasPrefix(out.stderr, want) {
 		t.Errorf("deleting all objects of a kind of a cluster: exit code %d, %s", out.code, out.stderr)
 	}
 
@@ -119,6 +119,14 @@ func TestConfigOfACluster(t *testing.T) {
 	s.awaitSource(name, "", 7)
 	hub.apply(x.routes(0, 100))
 	reply("v2")
+	entries := s.must("", "get", "we", "-n", "shop", "-o", "yaml")
+	if out := s.must(entries, "import", "-f", "-", "--wait", "--min-proxies", "0"); !strings.Contains(out, " healthy, as its status says") {
+		t.Errorf("the import of the workloads of a cluster: %s", out)
+	}
+	if text := s.must("", "get", "we", "two", "-n", "shop", "-o", "yaml"); strings.Contains(text, "portolan.io/source") {
+		t.Errorf("a workload is not of the store: %s", text)
+	}
+	ledger("1 healthy, 1 left out") // the same as in the cluster
 	hub.remove(x.rule())
 	s.awaitSource(name, "", 6)
 	s.expectNothingRejected()

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
@@ -205,6 +206,11 @@ type Op struct {
 	// object, which has some, and the one of the operation. Its error is that of the operation.
 	// If nil, the object keeps those it has, unless Config has others.
 	Managed func(stored, written *config.Config) ([]metav1.ManagedFieldsEntry, error)
+	// Health is the report of the health of a WorkloadEntry that is restored. If the operation creates
+	// the object, a HealthKeeper stores the report with it, with the times that SetHealth would
+	// give it. An object that exists keeps its health. It is ErrInvalid for other verbs and kinds,
+	// and with a lease.
+	Health *health.Report
 }
 
 // Target returns the key of the operation's object.

@@ -37,7 +37,7 @@ func (s *Store) checkCount(ops []storage.Op) error {
 		if op.Lease != 0 {
 			written += 2
 		}
-		if op.Verb == storage.Delete && hasHealth(op.Key.Kind) {
+		if op.Verb == storage.Delete && hasHealth(op.Key.Kind) || op.Health != nil {
 			written++
 		}
 		if isWatched(op) {

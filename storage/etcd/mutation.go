@@ -110,10 +110,10 @@ func (m *mutation) keepFormat(format Format, needed int64) error {
 	return nil
 }
 
-// stepValue is the value that a step puts, or why it cannot.
+// stepValue is the value that a step puts, and that of its health, or why it cannot.
 type stepValue struct {
-	value []byte
-	err   error
+	value, health []byte
+	err           error
 }
 
 // encodeStep returns the value of a step, nothing for a step without one.
@@ -129,6 +129,11 @@ func (s *Store) encodeStep(m *mutation, step plan.Step) (out stepValue) {
 	if out.err == nil { // as every reader will
 		kv := &mvccpb.KeyValue{Key: []byte(ConfigKey(step.Key)), Value: out.value}
 		_, _, out.err = decode(kv, step.Key, s.Schemas().Kind(step.Key.Kind), s.o.Domain)
+	}
+	if out.err == nil && step.Health != nil {
+		next := nextHealth(step.Key, step.After.UID, &envelope.Health{}, step.Health, s.o.Now())
+		next.WriteId = m.writeID[:]
+		out.health, out.err = envelope.Encode(next)
 	}
 	if out.err != nil {
 		out.err = fmt.Errorf("%w: %w", storage.ErrInvalid, out.err)
@@ -155,6 +160,9 @@ func (m *mutation) addStep(i int, step plan.Step, v stepValue) {
 		return
 	}
 	m.putObject(key, v.value, step)
+	if v.health != nil {
+		m.put(HealthKey(step.Key.Namespace, step.Key.Name), v.health)
+	}
 }
 
 // putObject puts an object under its lease, if the step has one, or takes it from it. An object

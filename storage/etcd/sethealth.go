@@ -16,6 +16,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/etcd/envelope"
+	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/plan"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
@@ -138,7 +139,7 @@ func (w *healthWrite) decide(found *healthFound) (*clientv3.Op, storage.HealthRe
 	if w.update.Report.Unknown && (known.Uid == "" || known.Unknown) {
 		return nil, there, nil
 	}
-	next := w.next(known, uid)
+	next := nextHealth(w.update.Key, uid, known, w.update.Report, w.now)
 	there.Stale = next == nil
 	if there.Stale || proto.Equal(next, known) {
 		return nil, there, nil
@@ -203,13 +204,12 @@ func (w *healthWrite) wrote(kv *mvccpb.KeyValue) bool {
 	return kv != nil && open(kv, held) == nil && bytes.Equal(held.WriteId, w.writeID[:])
 }
 
-// next applies the update to the known health; nil if that is newer.
-func (w *healthWrite) next(known *envelope.Health, uid string) *envelope.Health {
-	report := w.update.Report
+// nextHealth applies a report to the known health of an object; nil if that is newer.
+func nextHealth(key config.Key, uid string, known *envelope.Health, report *health.Report, now time.Time) *envelope.Health {
 	probed := report.Probed.UnixNano()
 	switch {
-	case report.Probed.IsZero() || report.Probed.After(w.now):
-		probed = max(w.now.UnixNano(), known.Probed)
+	case report.Probed.IsZero() || report.Probed.After(now):
+		probed = max(now.UnixNano(), known.Probed)
 	case report.Probed.Nanosecond() == 0 && report.Probed.Equal(time.Unix(0, known.Probed).Truncate(time.Second)):
 		probed = known.Probed
 	case probed < known.Probed:
@@ -223,7 +223,7 @@ func (w *healthWrite) next(known *envelope.Health, uid string) *envelope.Health 
 	default:
 		out.Since = report.Since.UnixNano()
 	}
-	out.Namespace, out.Name, out.Uid = w.update.Key.Namespace, w.update.Key.Name, uid
+	out.Namespace, out.Name, out.Uid = key.Namespace, key.Name, uid
 	out.Healthy, out.Unknown, out.Probed = report.Healthy && !report.Unknown, report.Unknown, probed
 	out.Reason, out.Message = report.Reason, report.Message
 	return out

@@ -363,3 +363,36 @@ func TestAReportThatStaysInDoubt(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestARestoredWorkloadComesWithItsHealth: object and health are one change. An object that exists keeps
+// its health.
+func TestARestoredWorkloadComesWithItsHealth(t *testing.T) {
+	t.Parallel()
+	client := etcdtest.Start(t)
+	store := open(t, client)
+	restore := func(r *health.Report) string {
+		t.Helper()
+		revision, _, err := store.Apply(t.Context(), []storage.Op{{Verb: storage.Restore, Config: workload("a"), Health: r}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return revision
+	}
+	revision := restore(probe(true, 0))
+	got := healthIn(t, client, "a")
+	if got == nil || !got.Healthy || got.UID != uidOf(t, store, "a") || !got.Probed.Equal(probed) || fmt.Sprint(got.Revision) != revision {
+		t.Errorf("restored at %s: %+v", revision, got)
+	}
+	restore(probe(false, time.Hour))
+	if now := healthIn(t, client, "a"); !cmp.Equal(now, got) {
+		t.Errorf("an object that exists: %+v, was %+v", now, got)
+	}
+	for name, op := range map[string]storage.Op{
+		"a put":        {Verb: storage.Put, Config: workload("b"), Health: probe(true, 0)},
+		"another kind": {Verb: storage.Restore, Config: entry("b", "b.test"), Health: probe(true, 0)},
+	} {
+		if _, _, err := store.Apply(t.Context(), []storage.Op{op}); !errors.Is(err, storage.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

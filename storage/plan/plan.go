@@ -14,6 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/cores"
+	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
@@ -71,6 +72,9 @@ func check(schemas schema.Set, op storage.Op) error {
 	if op.Lease != 0 && (op.Verb == storage.Delete || !MayLease(op.Config.GroupVersionKind)) {
 		return fmt.Errorf("%w: only a WorkloadEntry that is written can be under a lease", storage.ErrInvalid)
 	}
+	if op.Health != nil && (op.Verb != storage.Restore || op.Lease != 0 || !hasHealth(op.Config.GroupVersionKind)) {
+		return fmt.Errorf("%w: only a WorkloadEntry that is restored, without a lease, comes with its health", storage.ErrInvalid)
+	}
 	switch op.Verb {
 	case storage.Delete:
 		return nil
@@ -101,7 +105,10 @@ func check(schemas schema.Set, op storage.Op) error {
 }
 
 // MayLease says whether objects of a kind can be under a lease.
-func MayLease(kind config.GroupVersionKind) bool {
+func MayLease(kind config.GroupVersionKind) bool { return hasHealth(kind) }
+
+// hasHealth says whether objects of a kind have health.
+func hasHealth(kind config.GroupVersionKind) bool {
 	return kind.Group == schema.WorkloadEntry.Group && kind.Kind == schema.WorkloadEntry.Kind
 }
 
@@ -161,12 +168,14 @@ type Stamp struct {
 // After is the object to store: nil to delete it, Before itself if nothing changes, else a
 // new Config without a resource version. That Config shares its maps with the operation,
 // and its spec with the operation or Before. Its spec is encoded (encoded.go) if that of
-// Before is. Lease is the lease that the object comes under; 0 leaves it as it is.
+// Before is. Lease is the lease that the object comes under; 0 leaves it as it is. Health is the
+// report that a new object comes with, nil for none.
 type Step struct {
 	Key           config.Key
 	Outcome       storage.Outcome
 	Before, After *config.Config
 	Lease         storage.LeaseID
+	Health        *health.Report
 }
 
 // Decide returns the Step of each operation, given the objects that are stored under Keys.
@@ -206,9 +215,9 @@ func (t target) decide(before *config.Config, stamp Stamp) (Step, error) {
 	case t.op.Verb == storage.Delete:
 		step.Outcome = storage.Deleted
 	case before == nil:
-		step.Outcome, step.After = storage.Created, t.newObject(stamp)
+		step.Outcome, step.After, step.Health = storage.Created, t.newObject(stamp), t.op.Health
 	case before.Spec == nil:
-		step.Outcome, step.After = storage.Configured, t.newObject(stamp)
+		step.Outcome, step.After, step.Health = storage.Configured, t.newObject(stamp), t.op.Health
 	default:
 		managed, err := t.managed(before)
 		if err != nil {

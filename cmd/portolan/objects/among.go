@@ -80,18 +80,22 @@ func (a *among) check(selected selection, namespace, verb string) error {
 // it.
 func (a *among) read(ctx context.Context, env *environment, selected selection, namespace, done string) (all []storedOnly, err error) {
 	err = env.Call(ctx, func(ctx context.Context, c *client.Client) error {
-		all, err = a.readBy(ctx, env, c, selected, namespace, done)
+		all, err = a.readBy(ctx, env, c, selected, namespace)
 		return err
 	})
 	if err == nil && len(all) == 0 {
-		fmt.Fprintf(env.Stderr, "Nothing was %s: there are no such objects.\n", done)
+		lacking := "the store has"
+		if a.anySource {
+			lacking = "there are"
+		}
+		fmt.Fprintf(env.Stderr, "Nothing was %s: %s no such objects.\n", done, lacking)
 	}
 	return all, err
 }
 
-// readBy is read with a client. It warns of objects that are not of the store, and refuses a selection
-// of nothing else.
-func (a *among) readBy(ctx context.Context, env *environment, c *client.Client, selected selection, namespace, done string) ([]storedOnly, error) {
+// readBy is read with a client. It warns of objects that are not of the store: a selection of nothing else
+// is as one of nothing.
+func (a *among) readBy(ctx context.Context, env *environment, c *client.Client, selected selection, namespace string) ([]storedOnly, error) {
 	c = c.Fresh(client.Freshness{Consistent: true})
 	if len(selected.keys) > 0 {
 		return readNamed(ctx, env, c, selected)
@@ -109,9 +113,6 @@ func (a *among) readBy(ctx context.Context, env *environment, c *client.Client, 
 		ours[s.key] = true
 	}
 	elsewhere := slices.DeleteFunc(all, func(s storedOnly) bool { return ours[s.key] || ofStore(s.object) })
-	if len(stored) == 0 {
-		return nil, cli.NothingDone(done, bySource(elsewhere))
-	}
 	if left := bySource(elsewhere); left != nil {
 		env.Warn(cli.MapSlice(left.Errors, error.Error))
 	}
@@ -157,7 +158,7 @@ func readNamed(ctx context.Context, env *environment, c *client.Client, selected
 	var missing *multierror.Error
 	for _, key := range selected.keys {
 		kind := env.Schemas.Kind(key.Kind)
-		object, err := readOne(ctx, c, kind, key)
+		object, err := readOne(ctx, c.Warning(env.warn), kind, key)
 		switch {
 		case apierrors.IsNotFound(err):
 			missing = multierror.Append(missing, notFound(key, kind))

@@ -148,7 +148,7 @@ func (o *applyOptions) run(ctx context.Context, env *environment) error {
 	}
 	if o.files.exported { // exported by another store
 		for _, d := range m.documents {
-			d.Config.ResourceVersion, d.Config.UID, d.Config.Generation, d.Config.Status = "", "", 0, nil
+			d.Config.ResourceVersion, d.Config.UID, d.Config.Generation, d.Config.Status = "", "", 0, healthAlone(d.Config)
 		}
 	}
 	operations, err := m.operations(o.verb)

@@ -16,6 +16,8 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/resttest"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/refusal"
 	"github.com/portolan-mesh/portolan/xds/admin"
 	"github.com/portolan-mesh/portolan/xds/verdict/finding"
 )
@@ -89,7 +91,67 @@ func TestWhatTheStoreDoesNotHaveIsOfASource(t *testing.T) {
 	}
 	o := a.Do(t, clitest.Entry("web", mine), "diff", "-f", "-")
 	clitest.Same(t, "diff", o.Err, "Warning: serviceentry/shop/web comes from the source files, web.yaml, and is compared with that: "+
-		"an apply makes an object of the store, which is used instead if the store goes first (portolan source list), and is refused if not\n")
+		"an apply makes an object of the store, which is used instead\n")
+}
+
+// TestDiffForetellsTheApply: of objects of other sources diff says what an apply of the same file does, also
+// that it is refused, and why. A dry run names the object that would not be used any more.
+func TestDiffForetellsTheApply(t *testing.T) {
+	t.Parallel()
+	const from = "Warning: serviceentry/shop/web comes from the source files, web.yaml, and is compared with that: an apply is refused\n"
+	s, _ := resttest.StartBeside(t, false, clitest.Entry("web", mine))
+	behind := line.On(s)
+	s, _ = resttest.StartBeside(t, true, clitest.Entry("web", mine))
+	before := line.On(s)
+	for name, test := range map[string]struct {
+		a         clitest.API
+		file, why string
+	}{
+		"as get shows it":             {behind, behind.Must(t, "", "get", "se/web", "-n", "shop", "-o", "yaml"), "without metadata.resourceVersion an apply makes an object of the store in its place"},
+		"of another store":            {behind, clitest.Entry("web", mine+`, resourceVersion: "17"`), "is gone (you had version 17)"},
+		"behind a source that counts": {before, clitest.Entry("web", mine), "it goes before the store"},
+	} {
+		applied := test.a.Do(t, test.file, "apply", "-f", "-")
+		diff := test.a.Do(t, test.file, "diff", "-f", "-")
+		_, why, _ := strings.Cut(strings.TrimSpace(applied.Err), "nothing was applied: ")
+		why, _, _ = strings.Cut(why, "\n") // a hint of apply follows
+		if applied.Code == exit.OK || diff.Code != exit.OK || diff.Out != "" || !strings.Contains(why, test.why) || diff.Err != from+"Warning: an apply is refused: "+why+"\n" {
+			t.Errorf("%s: the apply is %+v, and its diff %+v", name, applied, diff)
+		}
+	}
+	for _, args := range []string{"apply -f - --dry-run=server", "import -f - --dry-run=server", "apply -f -"} {
+		if out := behind.Must(t, clitest.Entry("web", mine), strings.Fields(args)...); !strings.Contains(out, "is used instead of the object of the source files, web.yaml\n") {
+			t.Errorf("%s: %s", args, out)
+		}
+	}
+}
+
+// TestWhatIsNotServedIsNamed: who asks for an object that a source has in a form that is not served, or
+// compares with one, is told so.
+func TestWhatIsNotServedIsNamed(t *testing.T) {
+	t.Parallel()
+	const warning = "Warning: source files has serviceentry/shop/bad in a form that is not served: see portolan source describe files\n"
+	a := line.On(resttest.Start(t, 0, func(o *rest.Options) {
+		o.Behind = func(read config.Key) []string {
+			if read.Name != "bad" {
+				return nil
+			}
+			return []string{"source files has " + read.String() + " in a form that is not served: see portolan source describe files"}
+		}
+	}, func(s *rest.Server) {
+		s.Endpoint(admin.PropagationPath, func(http.ResponseWriter, *http.Request) error { return refusal.NotFound("not found") })
+	}))
+	for _, args := range []string{
+		"get se/bad", "describe se/bad", "wait se/bad", "wait se/bad --for=condition=Programmed", "delete se/bad", "delete se/bad se/none --yes",
+		"label se/bad a=b", "edit se/bad",
+	} {
+		if o := a.Do(t, "", append(strings.Fields(args), "-n", "shop")...); o.Code != exit.Failure || !strings.HasPrefix(o.Err, warning) || !strings.Contains(o.Err, "serviceentry/shop/bad: not found") || strings.Count(o.Err, "Warning") != 1 {
+			t.Errorf("%s: %+v", args, o)
+		}
+	}
+	if o := a.Do(t, clitest.Entry("bad", mine), "diff", "-f", "-"); o.Code != exit.Differences || o.Err != warning {
+		t.Errorf("diff: %+v", o)
+	}
 }
 
 // TestDiffOfAnObjectOfASource: a file that kubectl wrote differs from an object of a source only
@@ -112,8 +174,8 @@ func TestDiffOfAnObjectOfASource(t *testing.T) {
 	}
 }
 
-// TestAllAreThoseOfTheStore: --all changes the objects of the store alone. It names the others and where
-// they are, and fails if there are no others. Commands that only read take all.
+// TestAllAreThoseOfTheStore: --all changes the objects of the store alone, and it is no fault if there are
+// none. It names the others and where they are. Commands that only read take all.
 func TestAllAreThoseOfTheStore(t *testing.T) {
 	t.Parallel()
 	s, _ := resttest.StartBeside(t, false, clitest.Entry("web", mine), clitest.Entry("api", mine), clitest.Entry("far", ", namespace: zoo"))
@@ -123,13 +185,19 @@ func TestAllAreThoseOfTheStore(t *testing.T) {
 		two = "2 objects come from the source files: change them there, such as serviceentry/shop/api (files, api.yaml)\n"
 	)
 	for args, want := range map[string]string{
-		"delete se --all -n zoo":     "portolan: nothing was deleted: " + one,
-		"delete all --all -n shop":   "portolan: nothing was deleted: " + two,
-		"delete se -l app=shop -A":   "portolan: nothing was deleted: " + two,
-		"label se --all -n shop a=b": "portolan: nothing was labeled: " + two,
-		"edit se --all -n shop":      "portolan: nothing was edited: " + two,
+		"delete se --all -n zoo":                    one + "Nothing was deleted",
+		"delete se --all -n zoo --ignore-not-found": one + "Nothing was deleted",
+		"delete all --all -n shop":                  two + "Nothing was deleted",
+		"delete se -l app=shop -A":                  two + "Nothing was deleted",
+		"label se --all -n shop a=b":                two + "Nothing was labeled",
+		"edit se --all -n shop":                     two + "Nothing was edited",
 	} {
-		if o := a.Do(t, "", strings.Fields(args)...); o.Code != exit.Failure || o.Out != "" || o.Err != want {
+		if o := a.Do(t, "", strings.Fields(args)...); o.Code != exit.OK || o.Out != "" || o.Err != "Warning: "+want+": the store has no such objects.\n" {
+			t.Errorf("%s: %+v", args, o)
+		}
+	}
+	for _, args := range []string{"delete se/far", "label se/far a=b", "edit se/far", "edit se/far se/far"} {
+		if o := a.Do(t, "", append(strings.Fields(args), "-n", "zoo")...); o.Code != exit.Data || !strings.Contains(o.Err, "the object comes from the source files, far.yaml: change it there") {
 			t.Errorf("%s: %+v", args, o)
 		}
 	}
@@ -215,22 +283,33 @@ func TestDescribeAnObjectOfAFile(t *testing.T) {
 	}
 }
 
-// TestExportTellsWhatItLeavesOut: a line for each source beside the store that has objects.
+// TestExportTellsWhatItLeavesOut: a line for each source beside the store that has objects of what is
+// exported.
 func TestExportTellsWhatItLeavesOut(t *testing.T) {
 	t.Parallel()
-	a := line.On(resttest.Start(t, 0, nil, func(s *rest.Server) {
-		s.Handle(maintenance.StatusPath, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			_ = json.NewEncoder(w).Encode(maintenance.Status{Sources: []maintenance.SourceStatus{
-				{Name: "/etc/mesh", Kind: "directory"}, {Name: "kube://east", Kind: "cluster", Objects: 12}, {Name: "kube://west", Kind: "cluster", Objects: 1},
-			}})
-		}))
+	s, _ := resttest.StartBeside(t, false, clitest.Entry("web", mine), clitest.Entry("api", mine), clitest.Entry("far", ", namespace: zoo"))
+	s.REST.Handle(maintenance.StatusPath, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(maintenance.Status{Sources: []maintenance.SourceStatus{
+			{Name: "/etc/mesh", Kind: "directory"}, {Name: "files", Kind: "cluster", Objects: 3},
+		}})
 	}))
+	a := line.On(s)
 	a.Must(t, clitest.Entry("web", mine), "apply", "-f", "-")
-	o := a.Do(t, "", "export")
-	clitest.Same(t, "what is left out", o.Err, `Warning: 12 objects of the cluster kube://east are not of the store and are left out: see portolan source describe kube://east
-Warning: 1 object of the cluster kube://west is not of the store and is left out: see portolan source describe kube://west
-`)
-	if !strings.Contains(o.Out, "name: web") {
-		t.Errorf("exported:\n%s", o.Out)
+	a.Until(t, func(now *cache.Snapshot) bool { return now.Shadows().Len() == 1 })
+	for args, want := range map[string]string{
+		"export":                      "Warning: 2 objects of the cluster files are not of the store and are left out: see portolan source describe files\n",
+		"export -n shop":              "Warning: 1 object of the cluster files is not of the store and is left out: see portolan source describe files\n",
+		"export se -n zoo":            "Warning: 1 object of the cluster files is not of the store and is left out: see portolan source describe files\n",
+		"export virtualservices":      "",
+		"export -n default":           "",
+		"export virtualservices -n x": "",
+	} {
+		o := a.Do(t, "", strings.Fields(args)...)
+		if o.Code != exit.OK || o.Err != want {
+			t.Errorf("%s: %+v", args, o)
+		}
+		if args == "export" && !strings.Contains(o.Out, "name: web") {
+			t.Errorf("exported:\n%s", o.Out)
+		}
 	}
 }

@@ -207,6 +207,11 @@ func (o *deleteOptions) remove(ctx context.Context, env *environment, documents 
 			case !missing:
 				return err
 			case !o.ignoreNotFound:
+				for _, d := range there {
+					if key := d.Config.Key(); !slices.ContainsFunc(rest, func(r config.Document) bool { return r.Config.Key() == key }) {
+						_, _ = c.Warning(env.warn).Get(ctx, client.Resource(cli.WithSide(env.Schemas).Kind(key.Kind)), key.Namespace, key.Name) // for what a source has of it
+					}
+				}
 				return fmt.Errorf("%w\nportolan get KIND -A shows the objects of all namespaces; --ignore-not-found takes objects that do not exist for deleted", err)
 			}
 			there = rest

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/aymanbagabas/go-udiff"
 	"github.com/spf13/cobra"
@@ -12,10 +13,12 @@ import (
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/storage/secret"
+	"github.com/portolan-mesh/portolan/xds/admin/effect"
 )
 
 type diffOptions struct {
@@ -32,7 +35,8 @@ func newDiffCommand(env *environment) *cobra.Command {
 		Long: `Show how files differ from what is stored, as unified diffs of YAML: what an
 apply of the same files would change. Objects are in the order of the files;
 those that are the same print nothing. What only a server sets is left out; a
-resourceVersion is shown where the file has one, and the store the object.
+resourceVersion is shown where the file has one, and the store the object. Of an object
+of another source it warns what an apply does, also that it is refused: the server tries it.
 
 With --from it shows instead what has changed in the store since a revision, or up
 to another (--to): of objects, of a kind, of a namespace (-n), or of everything (-A).
@@ -93,7 +97,10 @@ func (o *diffOptions) run(ctx context.Context, env *environment) error {
 	var stored map[config.Key]*unstructured.Unstructured
 	var more []storedOnly
 	err = env.Call(ctx, func(ctx context.Context, c *client.Client) (err error) {
-		if stored, err = storedOf(ctx, c.Fresh(client.Freshness{Consistent: true}), m); err != nil {
+		if stored, err = storedOf(ctx, c.Fresh(client.Freshness{Consistent: true}).Warning(env.warn), m); err != nil {
+			return err
+		}
+		if err = foretell(ctx, env, c, m, stored); err != nil {
 			return err
 		}
 		more, err = o.prune.superfluous(ctx, c, m, o.files.namespace)
@@ -104,9 +111,6 @@ func (o *diffOptions) run(ctx context.Context, env *environment) error {
 	}
 	var found bool
 	for _, d := range m.documents {
-		if object := stored[d.Config.Key()]; object != nil && otherSource(object) != "" {
-			env.Warn([]string{fmt.Sprintf("%s comes from the source %s, and is compared with that: an apply makes an object of the store, which is used instead if the store goes first (portolan source list), and is refused if not", d.Config.Key(), otherSource(object))})
-		}
 		text, err := difference(stored[d.Config.Key()], d)
 		if err != nil {
 			return err
@@ -128,6 +132,40 @@ func (o *diffOptions) run(ctx context.Context, env *environment) error {
 	}
 	if found {
 		return cli.ErrDifferences
+	}
+	return nil
+}
+
+// foretell warns of documents that are compared with objects of other sources than the store, and says what
+// an apply of them does: the server tries it.
+func foretell(ctx context.Context, env *environment, c *client.Client, m *manifest, stored map[config.Key]*unstructured.Unstructured) error {
+	beside := &manifest{schemas: m.schemas}
+	for _, d := range m.documents {
+		if object := stored[d.Config.Key()]; object != nil && otherSource(object) != "" {
+			beside.documents = append(beside.documents, d)
+		}
+	}
+	if len(beside.documents) == 0 {
+		return nil
+	}
+	operations, err := beside.operations(batch.Apply)
+	if err != nil {
+		return err
+	}
+	_, err = c.Try(ctx, batch.New(operations...), effect.PreviewNothing)
+	does := "an apply is refused"
+	switch exit.Of(err) {
+	case exit.OK:
+		does = "an apply makes an object of the store, which is used instead"
+	case exit.Data, exit.Conflict, exit.Forbidden:
+	default:
+		return err
+	}
+	for _, d := range beside.documents {
+		env.Warn([]string{fmt.Sprintf("%s comes from the source %s, and is compared with that: %s", d.Config.Key(), otherSource(stored[d.Config.Key()]), does)})
+	}
+	if err != nil {
+		env.Warn([]string{"an apply is refused: " + strings.TrimPrefix(cli.Refused(err, "applied", beside.documents).Error(), "nothing was applied: ")})
 	}
 	return nil
 }

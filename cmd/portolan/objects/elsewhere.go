@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
+	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/table"
 	"github.com/portolan-mesh/portolan/storage/config"
@@ -44,7 +45,10 @@ func onlyOfStore(all []storedOnly, done string) error {
 			faults = multierror.Append(faults, readOnly(s))
 		}
 	}
-	return cli.NothingDone(done, faults)
+	if err := cli.NothingDone(done, faults); err != nil {
+		return exit.With(exit.Data, err)
+	}
+	return nil
 }
 
 // readOnly says why an object of another source than the store cannot be changed.

@@ -15,7 +15,9 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance/remote"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/table"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
@@ -59,7 +61,9 @@ It is not all of the store: history and what belongs to etcd are in a snapshot
 				if err != nil {
 					return err
 				}
-				env.tellLeftOut(ctx, api)
+				if err := env.tellLeftOut(ctx, api, s); err != nil {
+					return err
+				}
 				return o.write(env.Stdout, exported(then))
 			})
 		},
@@ -132,25 +136,50 @@ func (o *exportOptions) write(out io.Writer, objects []*unstructured.Unstructure
 	return nil
 }
 
-// tellLeftOut warns of what a server has and does not export: objects that it cannot read, and those of
-// other sources.
-func (e *environment) tellLeftOut(ctx context.Context, c *client.Client) {
+// tellLeftOut warns of what a server has and does not export: objects of the store that it cannot read, and
+// those of a scope that other sources have now.
+func (e *environment) tellLeftOut(ctx context.Context, c *client.Client, in scope) error {
 	status, err := remote.Server{Client: c}.StoreStatus(ctx)
 	if err != nil { // a user without permission gets no warning
-		return
+		return nil
 	}
 	var warnings []string
 	if status.Quarantined > 0 {
 		warnings = append(warnings, fmt.Sprintf("%d objects of the store cannot be read and are left out: see portolan store quarantine list", status.Quarantined))
 	}
-	for _, s := range status.Sources {
-		are := "are"
-		if s.Objects == 1 {
-			are = "is"
+	some := func(s maintenance.SourceStatus) bool { return s.Objects > 0 }
+	if slices.ContainsFunc(status.Sources, some) {
+		counts, err := in.ofSources(ctx, c)
+		if err != nil {
+			return err
 		}
-		if s.Objects > 0 {
-			warnings = append(warnings, fmt.Sprintf("%s of the %s %s %s not of the store and %[4]s left out: see portolan source describe %[3]s", cli.CountOf(s.Objects, "object"), s.Kind, s.Name, are))
+		for _, s := range status.Sources {
+			are := "are"
+			if counts[s.Name] == 1 {
+				are = "is"
+			}
+			if counts[s.Name] > 0 {
+				warnings = append(warnings, fmt.Sprintf("%s of the %s %s %s not of the store and %[4]s left out: see portolan source describe %[3]s", cli.CountOf(counts[s.Name], "object"), s.Kind, s.Name, are))
+			}
 		}
 	}
 	e.Warn(warnings)
+	return nil
+}
+
+// ofSources counts the objects of other sources than the store, by the name of the source.
+func (s scope) ofSources(ctx context.Context, c *client.Client) (map[string]int, error) {
+	out := map[string]int{}
+	for _, p := range s.places() {
+		list, err := c.List(ctx, client.Resource(p.kind), p.namespace, client.Selection{})
+		if err != nil {
+			return nil, err
+		}
+		for i := range list.Items {
+			if object := &list.Items[i]; !ofStore(object) {
+				out[table.Source(object.GetAnnotations())]++
+			}
+		}
+	}
+	return out, nil
 }

@@ -246,6 +246,20 @@ func notFound(key config.Key, kind *schema.Schema) error {
 	return fmt.Errorf("%s: not found: see those there are with portolan get %s -A", key, kind.Plural)
 }
 
+// unserved returns the error that an object is not found. The server warns of one that a source has in a form
+// that is not served.
+func (e *environment) unserved(ctx context.Context, key config.Key) error {
+	kind := e.Schemas.Kind(key.Kind)
+	err := e.Call(ctx, func(ctx context.Context, c *client.Client) error {
+		_, err := c.Warning(e.warn).Get(ctx, client.Resource(kind), key.Namespace, key.Name)
+		return err
+	})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	return notFound(key, kind)
+}
+
 // getNamed gets those of the keyed objects that are of this kind. It adds an error to missing for
 // each that does not exist.
 func (o *getOptions) getNamed(ctx context.Context, c *client.Client, kind *schema.Schema, keys []config.Key, missing *error) ([]*unstructured.Unstructured, error) {

@@ -7,12 +7,16 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+	metav1alpha1 "istio.io/api/meta/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/batch"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/health"
+	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
 func newImportCommand(env *environment) *cobra.Command {
@@ -24,8 +28,10 @@ func newImportCommand(env *environment) *cobra.Command {
 what kubectl get -o yaml has written of a cluster with Istio: all objects as one
 change, or, where one of them has a fault, none. It is an apply that keeps creation times: objects that are created are as old as they were, so
 that of those that contend the same one wins. Objects that are there already keep
-their own; those that are in no file stay. resourceVersions, uids, generations,
-managedFields and statuses are ignored.
+their own; those that are in no file stay. The condition Healthy in the status of a
+WorkloadEntry is taken over, unless the store has a report of its health: a machine that
+gets traffic goes on getting it. The rest of statuses, resourceVersions, uids,
+generations and managedFields are ignored.
 
 A file may have objects whose security has no effect here yet, such as a MeshConfig
 with serviceEntryVisibility. These are refused without --accept-unserved: they would
@@ -66,6 +72,21 @@ func (m *manifest) secure() {
 			m.fault(d.Fault(f.Field, f.Message+" (leave it out; --accept-unserved takes it, without effect)"))
 		}
 	}
+}
+
+// healthAlone returns the status of a WorkloadEntry with its condition Healthy alone, which the server takes
+// over; nil without one.
+func healthAlone(object *config.Config) proto.Message {
+	status, ok := object.Status.(*metav1alpha1.IstioStatus)
+	if !ok || object.GroupVersionKind != schema.WorkloadEntry {
+		return nil
+	}
+	for _, one := range status.GetConditions() {
+		if one.GetType() == health.ConditionType {
+			return &metav1alpha1.IstioStatus{Conditions: []*metav1alpha1.IstioCondition{one}}
+		}
+	}
+	return nil
 }
 
 // lastApplied is where kubectl keeps the whole object a second time.

@@ -44,7 +44,7 @@ func (o *patchOptions) runStatus(ctx context.Context, env *environment, selected
 	result := &batch.Result{TypeMeta: metav1.TypeMeta{Kind: batch.ResultKind, APIVersion: batch.APIVersion}}
 	var documents []config.Document
 	err := env.Call(ctx, func(ctx context.Context, c *client.Client) error {
-		all, err := o.among.readBy(ctx, env, c, selected, o.files.namespace, "patched")
+		all, err := o.among.readBy(ctx, env, c, selected, o.files.namespace)
 		if err != nil {
 			return err
 		}
@@ -63,7 +63,7 @@ func (o *patchOptions) runStatus(ctx context.Context, env *environment, selected
 	if len(documents) > 0 {
 		err = errors.Join(o.report(env, documents, result, nil), err)
 	} else if err == nil {
-		fmt.Fprintln(env.Stderr, "Nothing was patched: there are no such objects.")
+		fmt.Fprintln(env.Stderr, "Nothing was patched: the store has no such objects.")
 	}
 	return err
 }

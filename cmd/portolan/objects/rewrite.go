@@ -91,7 +91,7 @@ func (o *rewrite) run(ctx context.Context, env *environment, selected selection,
 	err := env.Call(ctx, func(ctx context.Context, c *client.Client) error {
 		pause := retry.NewFair(50*time.Millisecond, time.Second)
 		for attempt := 1; ; attempt++ {
-			before, err := o.among.readBy(ctx, env, c, selected, o.files.namespace, o.done)
+			before, err := o.among.readBy(ctx, env, c, selected, o.files.namespace)
 			if err != nil || len(before) == 0 {
 				return err
 			}
@@ -115,7 +115,7 @@ func (o *rewrite) run(ctx context.Context, env *environment, selected selection,
 		return err
 	}
 	if result == nil {
-		fmt.Fprintf(env.Stderr, "Nothing was %s: there are no such objects.\n", o.done)
+		fmt.Fprintf(env.Stderr, "Nothing was %s: the store has no such objects.\n", o.done)
 		return nil
 	}
 	if err := o.report(env, all.documents, result, nil); err != nil {

@@ -25,7 +25,7 @@ func TestLabelAndAnnotate(t *testing.T) {
 		{"annotate se -A --all --list", "serviceentry/default/x  example.com/url=https://x/?a=b\nserviceentry/zoo/z      example.com/ticket=4711\n", ""},
 		{"label se/x app- tier-", "serviceentry/default/x  configured  rev 7\n", ""},
 		{"label se/x --list", "", ""},
-		{"label se -l no=no a=b", "", "Nothing was labeled: there are no such objects.\n"},
+		{"label se -l no=no a=b", "", "Nothing was labeled: the store has no such objects.\n"},
 		{"label se/x a=b --dry-run=server -o json", "", ""},
 		{"get se/x -o jsonpath={.metadata.labels}/{.metadata.resourceVersion}", "/7", ""},
 	} {
@@ -184,7 +184,7 @@ func TestDeleteAmong(t *testing.T) {
 	if o.Code != exit.OK || !strings.Contains(o.Out, "serviceentry/default/c  deleted  rev 6\n") {
 		t.Errorf("yes: %+v", o)
 	}
-	if o := a.Do(t, "", "delete", "se", "--all"); o != (clitest.Outcome{Err: "Nothing was deleted: there are no such objects.\n"}) {
+	if o := a.Do(t, "", "delete", "se", "--all"); o != (clitest.Outcome{Err: "Nothing was deleted: the store has no such objects.\n"}) {
 		t.Errorf("none: %+v", o)
 	}
 	changed := beforeBatches(t, a, func(n int) {

@@ -144,7 +144,7 @@ ends, whatever the exit code.` + waitForHelp + waitHelp,
 			}
 			o.waitForModule(key)
 			if err = env.wait(c.Context(), changeOf(key), o); apierrors.IsNotFound(err) {
-				return notFound(key, kind)
+				return env.withSide().unserved(c.Context(), key)
 			}
 			return err
 		},

@@ -153,7 +153,7 @@ func (w *waitFor) run(c *cobra.Command, env *environment, args []string, namespa
 	return env.CallFor(c.Context(), 0, func(ctx context.Context, api *client.Client) error {
 		for i, key := range keys {
 			tell := func(is string) { told.Tell(fmt.Sprintf("%d of %d  %s: %s", i, len(keys), key, is)) }
-			if err := env.waitForObject(ctx, api, key, wanted, began.Add(o.timeout), o.timeout, tell); err != nil {
+			if err := env.waitForObject(ctx, api.Warning(env.warn), key, wanted, began.Add(o.timeout), o.timeout, tell); err != nil {
 				return err
 			}
 			told.Clear()

@@ -93,6 +93,7 @@ func (s *Server) applyAs(c *call, request *request) error {
 		asServed(s.await(c.r.Context(), revision), results)
 	}
 	answer := b.result(revision, results)
+	b.healthOf(&answer, results, trial != nil)
 	if preview != effect.PreviewNothing {
 		if err := s.preview(trial, b.ops, preview, &answer); err != nil {
 			return err
@@ -153,8 +154,13 @@ func (b *batchCall) result(revision string, results []storage.Result) batch.Resu
 			Kind: r.Key.Kind.Kind, Namespace: r.Key.Namespace, Name: r.Key.Name,
 			Outcome: string(r.Outcome), ResourceVersion: r.ResourceVersion, Dangling: b.dangling[i],
 		}
-		if r.Outcome == storage.Deleted {
+		switch r.Outcome {
+		case storage.Deleted:
 			answer.Results[i].Note = b.server.replacementAfterDelete(b.before, r.Key)
+		case storage.Created:
+			if beside := b.before.Beside(r.Key); beside != nil {
+				answer.Results[i].Note = "is used instead of the object of the source " + b.server.originOf(beside)
+			}
 		}
 	}
 	return answer

@@ -168,3 +168,27 @@ func TestBatchIsAuthorizedByOperation(t *testing.T) {
 		t.Errorf("list: %d", a.Code)
 	}
 }
+
+// TestRestoreTakesHealthOver: of the status of a WorkloadEntry a restore takes the condition Healthy, and no other
+// verb does. What is wrong with it refuses the batch; a server that keeps no health says so.
+func TestRestoreTakesHealthOver(t *testing.T) {
+	t.Parallel()
+	s := onEtcd(t)
+	for verb, want := range map[string]bool{"restore": true, "apply": false, "create": false} {
+		a := s.Do(t, "POST", batches, batchOf(write(verb, workload(verb, "", condition("True", "")))))
+		if a.Code != 200 || strings.Contains(a.Body, `"note":"healthy, as its status says"`) != want {
+			t.Errorf("%s: %d %s", verb, a.Code, a.Body)
+		}
+		if text := s.Do(t, "GET", workloads+"/"+verb, "").Body; strings.Contains(text, `"type":"Healthy"`) != want {
+			t.Errorf("%s: %s", verb, text)
+		}
+	}
+	bad := s.Do(t, "POST", batches, batchOf(write("restore", workload("bad", "", condition("True", `,"lastProbeTime":"1950-01-01T00:00:00Z"`)))))
+	if bad.Code != 422 || !strings.Contains(bad.Body, "operations[0].object.status.conditions[0].lastProbeTime") {
+		t.Errorf("a bad time: %d %s", bad.Code, bad.Body)
+	}
+	a := resttest.Start(t, 0, nil).Do(t, "POST", batches, batchOf(write("restore", workload("a", "", condition("True", "")))))
+	if a.Code != 200 || !strings.Contains(a.Body, "workloadentry/shop/a: the condition Healthy of its status is not taken over: this server keeps no health") {
+		t.Errorf("a server that keeps no health: %d %s", a.Code, a.Body)
+	}
+}

@@ -123,7 +123,11 @@ func (b *batchCall) operation(i int, in batch.Operation, read reading) (storage.
 	checkManagedFields(read.object, func(field, message string) {
 		b.faults.mayNotBe(objectField(i, field), fmt.Sprintf("%s: %s", read.object.Key(), message))
 	})
-	return b.managed(i, storage.Op{Verb: verb, Config: read.object, Served: true}, in.Object)
+	op := storage.Op{Verb: verb, Config: read.object, Served: true}
+	if verb == storage.Restore {
+		op.Health = b.restoredHealth(i, read)
+	}
+	return b.managed(i, op, in.Object)
 }
 
 func objectField(i int, field string) string {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 
+	"google.golang.org/protobuf/proto"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -81,7 +82,8 @@ type request struct {
 // reading is what was read of the object of an operation.
 type reading struct {
 	object   *config.Config
-	err      error // why it cannot be read
+	status   proto.Message // that the object came with, nil for none
+	err      error         // why it cannot be read
 	warnings []schema.Warning
 	faults   error // of the object, if it can be read
 }
@@ -91,10 +93,10 @@ func (s *Server) readOperation(in batch.Operation) (out reading) {
 	if _, known := verbs[in.Verb]; !known || in.Verb == batch.Delete || len(in.Object) == 0 {
 		return reading{}
 	}
-	if out.object, out.err = s.decode(in.Object, false); out.err != nil {
+	if out.object, out.err = s.decodeReported(in.Object); out.err != nil {
 		return out
 	}
-	out.object.UID = ""
+	out.status, out.object.Status, out.object.UID = out.object.Status, nil, ""
 	out.warnings, out.faults = s.schemas.Kind(out.object.GroupVersionKind).Validate(out.object)
 	return out
 }

@@ -235,12 +235,11 @@ func groupName(group string) string {
 // uid, and in JSON the creation time.
 func (s *Server) decode(body []byte, isYAML bool) (*config.Config, error) {
 	if !isYAML {
-		object, err := config.FromJSON(body, s.schemas.Type)
+		object, err := s.decodeReported(body)
 		if err != nil {
 			return nil, err
 		}
-		object.Generation, object.Status = 0, nil
-		withoutOrigin(object)
+		object.Status = nil
 		return object, nil
 	}
 	documents, err := config.Decode("", body, s.schemas.Type)
@@ -265,4 +264,15 @@ func (s *Server) decode(body []byte, isYAML bool) (*config.Config, error) {
 	documents[0].Config.UID = uid.Metadata.UID
 	withoutOrigin(documents[0].Config)
 	return documents[0].Config, nil
+}
+
+// decodeReported is decode for JSON, and keeps the status.
+func (s *Server) decodeReported(body []byte) (*config.Config, error) {
+	object, err := config.FromJSON(body, s.schemas.Type)
+	if err != nil {
+		return nil, err
+	}
+	object.Generation = 0
+	withoutOrigin(object)
+	return object, nil
 }

@@ -30,7 +30,8 @@ type Verb string
 // creates or updates: the object becomes what the request has. Once somebody has applied the
 // object server-side, Apply is an apply like theirs, and leaves the fields of other managers.
 // Restore puts the whole object in the place of the stored one, and gives an object that it
-// creates the creationTimestamp in the request, unless that is in the future.
+// creates the creationTimestamp in the request, unless that is in the future. Of the status of a
+// WorkloadEntry it takes the condition Healthy over, unless the store has a report of its health.
 const (
 	Create  Verb = "create"
 	Update  Verb = "update"
@@ -165,8 +166,8 @@ type Outcome struct {
 	// Dangling has the warnings of a deletion about objects that refer to the deleted
 	// one.
 	Dangling []string `json:"dangling,omitempty"`
-	// Note has details in words: after a deletion, which object of another source takes
-	// its place.
+	// Note has details in words: which object of another source a new object is used instead of,
+	// or takes the place of a deleted one, and what a restored object has of its status.
 	Note string `json:"note,omitempty"`
 	// Before and After are the present and the future object, without fields that only
 	// the server sets. They are set in a dry run with a preview, if they differ.
