@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
@@ -16,7 +17,7 @@ import (
 func TestKubectlWaitsForObjectsOfASource(t *testing.T) {
 	t.Parallel()
 	hub := startServer(t, serverOptions{})
-	hub.apply(probedLedger, route("web", ""))
+	hub.apply(probedLedger, ship("shop", "web", "10.0.0.1"), ship("shop", "filed", "10.0.0.1"), route("web", ""))
 	hub.setHealth("one", "False")
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "filed.json"), []byte(route("filed", "")), 0o600); err != nil {
@@ -24,29 +25,36 @@ func TestKubectlWaitsForObjectsOfASource(t *testing.T) {
 	}
 	s := startServer(t, serverOptions{args: []string{"--config-kube", "east=" + hub.kubeconfigFile(t), "--config-dir", dir}})
 	k := newKubectl(t, s)
-	s.awaitSource("kube://east", "", 4)
-	open := func(line string) *process {
-		t.Helper()
-		return start(t, strings.ReplaceAll(line, "/", "-"), k.path, append(append(strings.Fields(line), "--kubeconfig="+os.DevNull, "--cache-dir="+t.TempDir()), k.args...)...)
-	}
-	says := func(p *process, words string) {
-		t.Helper()
-		eventually(t, p.name+" says "+words, func() error {
-			if !strings.Contains(strings.Join(strings.Fields(p.output()), " "), words) {
-				return fmt.Errorf("it has said\n%s", p.output())
-			}
-			return nil
+	s.awaitSource("kube://east", "", 6)
+	var waits sync.WaitGroup
+	t.Cleanup(waits.Wait)
+	wait := func(line string) <-chan string {
+		out := make(chan string, 1)
+		waits.Go(func() {
+			text, _ := k.run("", strings.Fields("wait --timeout=60s "+line)...)
+			out <- text
 		})
+		return out
 	}
-	healthy := open("wait we/one --for=condition=Healthy --timeout=60s")
-	rows := open("get we -w -o wide")
+	rows := start(t, "kubectl-get-w", k.path, append(strings.Fields("get we -w -o wide --kubeconfig="+os.DevNull+" --cache-dir="+t.TempDir()), k.args...)...)
+	healthy := wait("we/one --for=condition=Healthy")
 	s.awaitMetric(`portolan_api_watchers{kind="WorkloadEntry"}`, "2")
-	programmed := open("wait vs/web vs/filed --for=condition=Programmed --timeout=60s")
+	programmed := wait("vs/web vs/filed --for=condition=Programmed")
 	s.awaitMetric(`portolan_api_watchers{kind="VirtualService"}`, "1") // of one after the other
 	hub.setHealth("one", "True")
-	says(healthy, "workloadentry.networking.istio.io/one condition met")
-	says(rows, " True ")
+	eventually(t, "kubectl get -w shows the health", func() error {
+		if !strings.Contains(strings.Join(strings.Fields(rows.output()), " "), " kube://east HEALTHY") {
+			return fmt.Errorf("it has said\n%s", rows.output())
+		}
+		return nil
+	})
 	s.startEnvoy(envoyOptions{kind: "sidecar", name: "late", variant: protocol.Delta, ip: "10.0.0.9"})
-	says(programmed, "virtualservice.networking.istio.io/web condition met")
-	says(programmed, "virtualservice.networking.istio.io/filed condition met")
+	const met = " condition met\n"
+	if out := <-healthy; out != "workloadentry.networking.istio.io/one"+met {
+		t.Errorf("kubectl wait for health: %s", out)
+	}
+	if out := <-programmed; out != "virtualservice.networking.istio.io/web"+met+"virtualservice.networking.istio.io/filed"+met {
+		t.Errorf("kubectl wait for Programmed: %s", out)
+	}
+	_ = rows.terminate(t) // it was ended
 }
