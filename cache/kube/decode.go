@@ -51,7 +51,7 @@ func (d decoder) decode(o cluster.Object) (*config.Config, error) {
 	}
 	object, err := config.FromJSON(text, d.schemas.Type)
 	if err != nil {
-		return nil, joined(config.Faults(err))
+		return nil, joined(ofFields(err))
 	}
 	if err := d.check(object); err != nil {
 		return nil, err
@@ -114,6 +114,20 @@ func Stamp(object *config.Config) error {
 	sum := sha256.Sum256(text)
 	object.ResourceVersion = "k" + hex.EncodeToString(sum[:10])
 	return nil
+}
+
+// ofFields returns the faults of an object without its name, which a cache.Problem has.
+func ofFields(err error) []error {
+	var out []error
+	for _, one := range config.Faults(err) {
+		if fault := (*config.DecodeError)(nil); errors.As(one, &fault) {
+			nameless := *fault
+			nameless.Object = ""
+			one = &nameless
+		}
+		out = append(out, one)
+	}
+	return out
 }
 
 // joined makes one error of several, nil of none.

@@ -24,7 +24,7 @@ var examples = map[string]string{
 	"portolan secret status":           "  portolan secret status",
 	"portolan serve":                   "  portolan serve --data-dir /tmp/mesh   # for this machine alone\n  portolan serve --new-store --data-dir /var/lib/portolan/store --api-address 0.0.0.0:15080 --secure-xds-address 0.0.0.0:15012   # a first start\n  portolan serve --data-dir /var/lib/portolan/store --join https://10.0.0.1:15080 --token-file cp-2.token\n  portolan serve --config /etc/portolan/serve.yaml --print-config   # validate the file, and see all settings",
 	"portolan server log-level":        "  portolan server log-level   # how it is\n  portolan server log-level xds=debug --for 10m",
-	"portolan source describe":         "  portolan source describe etcd",
+	"portolan source describe":         "  portolan source describe store\n  portolan source describe kube://east",
 	"portolan source list":             "  portolan source list",
 	"portolan store compact":           "  portolan store compact",
 	"portolan store defrag":            "  portolan store defrag",

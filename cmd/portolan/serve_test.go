@@ -86,8 +86,8 @@ func serveArgs(dir string, more ...string) []string {
 	return append([]string{"serve", "--data-dir", dir, "--api-address", "127.0.0.1:0", "--xds-address", "127.0.0.1:0"}, more...)
 }
 
-// TestServeKeepsWhatIsApplied does what a user does: serve, apply, look, stop, and serve
-// again.
+// TestServeKeepsWhatIsApplied does what a user does: serve, apply, look, follow the examples of
+// commands that show something, stop, and serve again.
 func TestServeKeepsWhatIsApplied(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -97,6 +97,15 @@ func TestServeKeepsWhatIsApplied(t *testing.T) {
 	}
 	if o := do(t, "", "proxy", "status", "--server", server); o.Code != exit.OK || !strings.Contains(o.Err, "No proxy is connected") {
 		t.Errorf("%+v", o)
+	}
+	for _, command := range []string{
+		"api-resources", "auth roles", "secret list", "secret status", "source describe", "source list", "store quarantine list", "store status", "token list", "user list",
+	} {
+		line, _, _ := strings.Cut(strings.TrimSpace(examples["portolan "+command]), "\n")
+		call, _, _ := strings.Cut(line, " || ")
+		if o := do(t, "", append(strings.Fields(call)[1:], "--server", server)...); o.Code != exit.OK {
+			t.Errorf("the example %s: %+v", call, o)
+		}
 	}
 
 	taken := do(t, "", serveArgs(dir)...)

@@ -33,6 +33,9 @@ type Facts struct {
 	// is wrong with those that Secrets name, by remote.FaultKey.
 	FlagClusters  pmap.Map[bool]
 	ClusterFaults pmap.Map[remote.Fault]
+	// SecretNamespaces are the namespaces whose secrets are read from clusters. They stay while a
+	// server runs.
+	SecretNamespaces pmap.Map[bool]
 	// Selects says that flags name a cluster whose namespaces discoverySelectors select. It stays while
 	// a server runs.
 	Selects bool

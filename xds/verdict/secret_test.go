@@ -83,18 +83,26 @@ func TestAMissingSecretMayBeInACluster(t *testing.T) {
 	t.Parallel()
 	w := xdstest.NewWorld(t, `{apiVersion: networking.istio.io/v1, kind: Gateway, metadata: {name: door, namespace: shop}, spec: {selector: {app: edge},
 		servers: [{port: {number: 443, name: https, protocol: HTTPS}, hosts: [a.example.com], tls: {mode: SIMPLE, credentialName: door}}]}}`)
-	for _, flags := range []pmap.Map[bool]{{}, pmap.Map[bool]{}.Set("east", true)} {
-		x := (*index.Index)(nil).Next(verdict.Facts{Mesh: w.Context(), FlagClusters: flags})
+	east, shop := pmap.Map[bool]{}.Set("east", true), pmap.Map[bool]{}.Set("shop", true)
+	for _, test := range []struct {
+		flags, namespaces pmap.Map[bool]
+		or                string
+	}{
+		{},
+		{flags: east, or: ", or store it in the namespace shop of a cluster, and name that namespace in serve --secrets-kube"},
+		{flags: east, namespaces: shop, or: ", or store it in the namespace shop of a cluster whose secrets are read there (portolan source list)"},
+	} {
+		x := (*index.Index)(nil).Next(verdict.Facts{Mesh: w.Context(), FlagClusters: test.flags, SecretNamespaces: test.namespaces})
 		found := false
 		for l := range x.Lists() {
 			for _, v := range l.Verdicts {
 				if v.Code == verdict.CertificateMissing {
-					found = strings.HasSuffix(v.Remedy, ", or store it in the namespace shop of a cluster, and name that namespace in serve --secrets-kube") == (flags.Len() > 0)
+					found = strings.HasSuffix(v.Remedy, "the server opens by itself"+test.or)
 				}
 			}
 		}
 		if !found {
-			t.Errorf("%d clusters: no such verdict", flags.Len())
+			t.Errorf("there is no verdict that ends with %q", test.or)
 		}
 	}
 }
@@ -304,12 +312,12 @@ func TestSecretsThatWereNeverRead(t *testing.T) {
 		set             clustersecret.Set
 		message, remedy string
 	}{
-		{set.WithUnread("shop", true), "it is not known whether secret door exists", "have the secrets of that namespace read (the cluster has not answered yet)"},
+		{set.WithUnread("shop", true), "it is not known whether secret door exists in the namespace shop: its secrets were not read", "have the secrets of that namespace read (the cluster has not answered yet)"},
 		{set.WithUnread("shop", true).WithFault("shop", "cluster east: away"), "it is not known whether secret door exists", "(cluster east: away)"},
 		{set.WithUnread("other", true), "no certificate with its key is stored as secret door", "store it"},
 	} {
 		w.SetClusterSecrets(step.set)
-		facts := verdict.Facts{Mesh: w.Context()}
+		facts := verdict.Facts{Mesh: w.Context(), FlagClusters: pmap.Map[bool]{}.Set("east", true)}
 		x = x.Next(facts)
 		text := ""
 		for l := range x.Lists() {
@@ -319,6 +327,9 @@ func TestSecretsThatWereNeverRead(t *testing.T) {
 		}
 		if !strings.Contains(text, step.message) || !strings.Contains(text, step.remedy) {
 			t.Errorf("it lacks %q or %q: %s", step.message, step.remedy, text)
+		}
+		if unread := step.set.Unread().Value("shop"); unread == strings.Contains(text, "--secrets-kube") {
+			t.Errorf("unread %v: %s", unread, text)
 		}
 		if diff := cmp.Diff(said((*index.Index)(nil).Next(facts)), said(x)); diff != "" {
 			t.Errorf("%s (-from nothing +by increments)\n%s", step.message, diff)

@@ -66,15 +66,19 @@ func (j *Judge) UnreadSecrets(namespace string) (why string, never bool) {
 // UnknownSecret says that a secret of a namespace may exist or not, as UnreadSecrets says it was never
 // read, and what follows.
 func UnknownSecret(name, namespace, effect string) string {
-	return fmt.Sprintf("it is not known whether secret %s exists, %s: its secrets were not read since the server started. %s", name, namespace, effect)
+	return fmt.Sprintf("it is not known whether secret %s exists in the namespace %s: its secrets were not read since the server started. %s", name, namespace, effect)
 }
 
 // OrReadIt returns what else to do about a secret that is missing in a namespace: have it read from a
-// cluster. It is empty where no cluster is followed: flags name none, and the object that names the
-// secret comes from none.
+// cluster. It is empty where UnreadSecrets says why none is read, and where no cluster is followed:
+// flags name none, and the object that names the secret comes from none.
 func (j *Judge) OrReadIt(object *config.Config, namespace string) string {
-	if j.Facts().FlagClusters.Len() == 0 && !strings.HasPrefix(object.Source, "kube://") {
+	why, _ := j.UnreadSecrets(namespace)
+	switch {
+	case why != "" || j.Facts().FlagClusters.Len() == 0 && !strings.HasPrefix(object.Source, "kube://"):
 		return ""
+	case j.Facts().SecretNamespaces.Value(namespace):
+		return fmt.Sprintf(", or store it in the namespace %s of a cluster whose secrets are read there (portolan source list)", namespace)
 	}
 	return fmt.Sprintf(", or store it in the namespace %s of a cluster, and name that namespace in serve --secrets-kube", namespace)
 }

@@ -1,6 +1,7 @@
 package proxies
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -89,19 +90,22 @@ func sinceChange(now time.Time, s *serve.SourceStatus) string {
 	return cli.Age(now, *s.Changed)
 }
 
-// sourceState returns the state of a source in a few words.
+// sourceState returns the state of a source in a few words: all that is wrong, counts first.
 func sourceState(s *serve.SourceStatus) string {
-	switch {
-	case s.Problem != "":
-		return s.Problem
-	case len(s.Faults) > 0:
-		return faultCount(len(s.Faults), s.Refused)
-	case s.Absent:
-		return "not on this server"
-	case len(s.Differs) > 0:
-		return "differs from " + cli.CountOf(len(s.Differs), "server")
+	var parts []string
+	if len(s.Faults) > 0 {
+		parts = append(parts, faultCount(len(s.Faults), s.Refused))
 	}
-	return "ok"
+	switch {
+	case s.Absent:
+		parts = append(parts, "not on this server")
+	case len(s.Differs) > 0:
+		parts = append(parts, "differs from "+cli.CountOf(len(s.Differs), "server"))
+	}
+	if s.Problem != "" {
+		parts = append(parts, s.Problem)
+	}
+	return cmp.Or(strings.Join(parts, "; "), "ok")
 }
 
 // faultCount says how much of something is refused, and how many of its faults are warnings.

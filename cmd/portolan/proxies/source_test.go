@@ -50,7 +50,7 @@ func TestSourceList(t *testing.T) {
 	}
 	for _, line := range [][]string{
 		{"NAME", "KIND", "OBJECTS", "SHADOWED", "CHANGED", "STATE"}, {"store", "etcd", "3", "0", "-", "ok"},
-		{"mesh", "directory", "3", "1", "1 fault, 1 warning"}, {"gone", "directory", "0", "0", "-", "there is no such directory"},
+		{"mesh", "directory", "3", "1", "1 fault, 1 warning"}, {"gone", "directory", "0", "0", "-", "1 warning; there is no such directory"},
 		{"targets.json", "endpoints file", "2 services", "-", "-", "1 warning"},
 	} {
 		if !clitest.HasLine(out.Out, line) {

@@ -1,6 +1,9 @@
 package rest
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"iter"
 	"net/netip"
 	"slices"
@@ -22,8 +25,8 @@ import (
 )
 
 // withStatus returns an object as clients see it: with its status, which only this function
-// adds. Its resourceVersion is the greatest revision of its parts. A nil object stays
-// nil.
+// adds. Its resourceVersion is the greatest revision of its parts. That of an object of another
+// source, which has no revision, names each part (withPart). A nil object stays nil.
 func withStatus(from *cache.Snapshot, object *config.Config) *config.Config {
 	if object == nil {
 		return nil
@@ -95,7 +98,10 @@ func withReport(object *config.Config, r *status.Report) *config.Config {
 	if clients != nil {
 		latest = max(latest, clients.Revision)
 	}
-	if own, known := object.Revision(); known && latest > own {
+	switch own, known := object.Revision(); {
+	case !known && latest > 0:
+		out.ResourceVersion = withPart(object, strconv.FormatInt(latest, 10))
+	case known && latest > own:
 		out.ResourceVersion = strconv.FormatInt(latest, 10)
 	}
 	conditions := make([]*metav1alpha1.IstioCondition, len(r.Conditions))
@@ -151,13 +157,27 @@ func statusOfKind(kind config.GroupVersionKind, conditions []*metav1alpha1.Istio
 
 func isKind(k, of config.GroupVersionKind) bool { return k.Group == of.Group && k.Kind == of.Kind }
 
+// withPart returns the version of an object of another source with a part of its status. It follows
+// from what is served alone, so all servers have the same, and it is no number: nobody takes it for
+// a revision of the store.
+func withPart(object *config.Config, part string) string { return object.ResourceVersion + "-" + part }
+
+// digestOf tells reports of health apart that have no revision.
+func digestOf(r *health.Report) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%v %v %q %q %v %v", r.Healthy, r.Unknown, r.Reason, r.Message, r.Since.UTC(), r.Probed.UTC()))
+	return hex.EncodeToString(sum[:5])
+}
+
 // withHealth returns a WorkloadEntry with its reported health.
 func withHealth(object *config.Config, r *health.Report) *config.Config {
 	if !r.Of(object.UID) {
 		return object
 	}
 	out := *object
-	if own, known := object.Revision(); known && r.Revision > own {
+	switch own, known := object.Revision(); {
+	case !known:
+		out.ResourceVersion = withPart(object, digestOf(r))
+	case r.Revision > own:
 		out.ResourceVersion = strconv.FormatInt(r.Revision, 10)
 	}
 	if !r.Unknown {

@@ -31,6 +31,9 @@ func (s *server) addClusterSecrets() error {
 			return err
 		}
 		o.Sources = append(o.Sources, clustersecret.Source{Cluster: connection, Namespaces: of.Namespaces})
+		for _, namespace := range of.Namespaces {
+			s.secretNamespaces = s.secretNamespaces.Set(namespace, true)
+		}
 	}
 	s.kubeSecrets = clustersecret.New(o)
 	if len(o.Sources) > 0 {

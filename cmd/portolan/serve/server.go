@@ -84,20 +84,22 @@ type server struct {
 	kubernetes   *kube.Clusters
 	remote       *remote.Follower
 	flagClusters pmap.Map[bool] // the names of the clusters that flags name
-	began        atomic.Bool    // synced was true
-	selectors    *meshSelectors
-	statusCache  *statuses.Cache
-	registry     *aggregate.Registry
-	registrar    *registration.Registrar
-	xds          *xds.DiscoveryServer
-	proxies      *proxyPort
-	security     *security
-	verdicts     *index.Keeper
-	beside       *beside.Sources
-	reporter     *progress.Reporter
-	remember     *registrySaver
-	jobs         *jobs
-	api          *rest.Server
+	// secretNamespaces are those whose secrets are read from clusters.
+	secretNamespaces pmap.Map[bool]
+	began            atomic.Bool // synced was true
+	selectors        *meshSelectors
+	statusCache      *statuses.Cache
+	registry         *aggregate.Registry
+	registrar        *registration.Registrar
+	xds              *xds.DiscoveryServer
+	proxies          *proxyPort
+	security         *security
+	verdicts         *index.Keeper
+	beside           *beside.Sources
+	reporter         *progress.Reporter
+	remember         *registrySaver
+	jobs             *jobs
+	api              *rest.Server
 
 	// The readiness and statuses that registries report.
 	checks   []rest.Check

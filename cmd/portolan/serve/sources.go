@@ -186,11 +186,13 @@ func (s *server) sourcesDegraded() error {
 }
 
 // refused says how much of a source is not served as it stands there, nil for nothing.
-func (s *SourceStatus) refused() error {
-	if s.Refused == 0 {
+func (s *SourceStatus) refused() error { return refusedIn(s.Name, s.Refused) }
+
+func refusedIn(source string, n int) error {
+	if n == 0 {
 		return nil
 	}
-	return fmt.Errorf("source %s: what is not served as it stands there: %d (portolan source describe %[1]s)", s.Name, s.Refused)
+	return fmt.Errorf("source %s: what is not served as it stands there: %d (portolan source describe %[1]s)", source, n)
 }
 
 // sourceList describes all sources.

@@ -146,7 +146,7 @@ func objectSources(list SourceList) (out []maintenance.SourceStatus) {
 		if of.Writable || of.Endpoints != nil || of.Absent {
 			continue
 		}
-		out = append(out, maintenance.SourceStatus{Name: of.Name, Kind: of.Kind, Objects: of.ObjectCount(), Problem: of.Problem})
+		out = append(out, maintenance.SourceStatus{Name: of.Name, Kind: of.Kind, Objects: of.ObjectCount(), Problem: of.Problem, Refused: of.Refused})
 	}
 	return out
 }
@@ -218,6 +218,9 @@ func problems(s maintenance.Status) []string {
 	for _, one := range s.Sources {
 		if one.Problem != "" {
 			add("source %s: %s", one.Name, one.Problem)
+		}
+		if err := refusedIn(one.Name, one.Refused); err != nil {
+			add("%v", err)
 		}
 	}
 	if s.Quarantined > 0 {

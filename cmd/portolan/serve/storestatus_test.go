@@ -17,13 +17,13 @@ func TestProblems(t *testing.T) {
 	status := maintenance.Status{
 		Cache: maintenance.CacheStatus{Degraded: "etcd does not answer"}, Quarantined: 2,
 		Registries: []maintenance.RegistryStatus{{Name: "Consul/dc1", Problem: "it cannot be read"}, {Name: "ServiceEntry"}}, Backup: &maintenance.BackupStatus{Error: "disk full"},
-		Sources: []maintenance.SourceStatus{{Name: "kube://east", Problem: "no rights"}, {Name: "secrets/east"}},
+		Sources: []maintenance.SourceStatus{{Name: "kube://east", Problem: "no rights"}, {Name: "/etc/mesh", Refused: 3}, {Name: "secrets/east"}},
 		Store: &maintenance.StoreStatus{
 			Alarms: []string{"NOSPACE"}, DBBytes: 90, QuotaBytes: 100, Members: []maintenance.StoreMember{{Name: "cp-2", Error: "unreachable"}},
 		},
 	}
 	all := strings.Join(problems(status), "\n")
-	for _, words := range []string{"etcd does not answer", "registry Consul/dc1: it cannot be read", "source kube://east: no rights", "2 ", "disk full", "NOSPACE", "90 %", "cp-2"} {
+	for _, words := range []string{"etcd does not answer", "registry Consul/dc1: it cannot be read", "source kube://east: no rights", "source /etc/mesh: what is not served as it stands there: 3 (portolan source describe /etc/mesh)", "2 ", "disk full", "NOSPACE", "90 %", "cp-2"} {
 		if !strings.Contains(all, words) {
 			t.Errorf("%q is not in\n%s", words, all)
 		}
@@ -84,13 +84,13 @@ func TestObjectSources(t *testing.T) {
 	t.Parallel()
 	got := objectSources(SourceList{Items: []SourceStatus{
 		{Name: "store", Kind: storeKind, Writable: true, Objects: map[string]int{"Gateway": 1}},
-		{Name: "kube://east", Kind: "cluster", Objects: map[string]int{"Gateway": 1, "Sidecar": 2}, Problem: "no rights"},
+		{Name: "kube://east", Kind: "cluster", Objects: map[string]int{"Gateway": 1, "Sidecar": 2}, Problem: "no rights", Refused: 2},
 		{Name: "services/east", Kind: clusterServicesKind, Endpoints: &EndpointsStatus{Services: 1}},
 		{Name: "secrets/east", Kind: clusterSecretsKind},
 		{Name: "/etc/mesh", Kind: "absent", Absent: true},
 	}})
 	want := []maintenance.SourceStatus{
-		{Name: "kube://east", Kind: "cluster", Objects: 3, Problem: "no rights"}, {Name: "secrets/east", Kind: clusterSecretsKind},
+		{Name: "kube://east", Kind: "cluster", Objects: 3, Problem: "no rights", Refused: 2}, {Name: "secrets/east", Kind: clusterSecretsKind},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)

@@ -34,6 +34,7 @@ func (s verdictSource) with(w xds.Moment) verdict.Facts {
 	if w.Context != nil {
 		out.KeyFaults = s.keys.faultsIn(w.Context.Inputs().Configs)
 		out.FlagClusters, out.ClusterFaults = s.flagClusters, s.remote.Faults()
+		out.SecretNamespaces = s.secretNamespaces
 		out.Selects = len(s.o.Clusters)+len(s.o.ConfigKube) > 0
 	}
 	if facts, _ := s.statusCache.Reports(); facts != nil {

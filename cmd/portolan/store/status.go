@@ -141,13 +141,17 @@ func registryLine(r maintenance.RegistryStatus, now time.Time) string {
 	return fmt.Sprintf("%s: %s, %s", r.Name, r.State, services)
 }
 
-// sourceLine says whether a source is followed; the problems say why not.
+// sourceLine says whether a source is followed, and how much of it is refused; the problems say more.
 func sourceLine(s maintenance.SourceStatus) string {
 	state := "followed"
 	if s.Problem != "" {
 		state = "degraded"
 	}
-	return fmt.Sprintf("%s: %s, %s", s.Name, state, cli.CountOf(s.Objects, "object"))
+	line := fmt.Sprintf("%s: %s, %s", s.Name, state, cli.CountOf(s.Objects, "object"))
+	if s.Refused > 0 {
+		line += ", " + cli.CountOf(s.Refused, "fault")
+	}
+	return line
 }
 
 func backupLine(b *maintenance.BackupStatus, now time.Time) string {

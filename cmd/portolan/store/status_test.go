@@ -43,7 +43,7 @@ func TestStoreStatus(t *testing.T) {
 			{Name: "ServiceEntry", State: "live", Services: 3},
 			{Name: "Consul/dc1", State: "lastKnown", AsOf: time.Now().Add(-3 * time.Hour), Services: 1}, {Name: "Consul/dc2", State: "syncing"},
 		},
-		Sources:      []maintenance.SourceStatus{{Name: "kube://east", Objects: 7}, {Name: "secrets/east", Objects: 1, Problem: "away"}},
+		Sources:      []maintenance.SourceStatus{{Name: "kube://east", Objects: 7, Refused: 3}, {Name: "secrets/east", Objects: 1, Problem: "away"}},
 		Jobs:         []maintenance.JobStatus{{Name: "pruner", Leader: "cp-1"}},
 		Certificates: &maintenance.CertificatesStatus{Member: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC), Authority: time.Date(2046, 1, 2, 3, 4, 5, 0, time.UTC)},
 		Backup:       &maintenance.BackupStatus{Time: time.Now().Add(-2 * time.Hour), File: "/b/x.snapshot", Revision: 800},
@@ -52,7 +52,7 @@ func TestStoreStatus(t *testing.T) {
 	out := good.Must(t, "", "store", "status")
 	for _, words := range []string{
 		"v1.2.3, process 7 on cp-1", "embedded, in /data", "cluster abc, instance id", "815, compacted to 700", "3.0 MiB, 1.0 MiB in use; quota 2.0 GiB (0 % used); 5.0 GiB free",
-		"revision 815, 12 objects, at most 500ms old", "ServiceEntry: live, 3 services", "Consul/dc1: as last known 3h ago (20", "), 1 service\n", "Consul/dc2: not read yet", "kube://east: followed, 7 objects", "secrets/east: degraded, 1 object\n", "pruner: cp-1", "2h ago, revision 800, /b/x.snapshot", "leader", "learner",
+		"revision 815, 12 objects, at most 500ms old", "ServiceEntry: live, 3 services", "Consul/dc1: as last known 3h ago (20", "), 1 service\n", "Consul/dc2: not read yet", "kube://east: followed, 7 objects, 3 faults\n", "secrets/east: degraded, 1 object\n", "pruner: cp-1", "2h ago, revision 800, /b/x.snapshot", "leader", "learner",
 	} {
 		if !strings.Contains(out, words) {
 			t.Errorf("%q is not in\n%s", words, out)

@@ -2,6 +2,7 @@ package kubetest_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -373,4 +374,53 @@ func TestCacheKeepsWhatAStartingServerLeavesOut(t *testing.T) {
 	r.until("asked again", func() bool { return asked.Load() > 2 })
 	r.await("ServiceEntry one")
 	r.degraded("")
+}
+
+// An account that may not ask what a cluster serves is told which role gives the right.
+func TestCacheWithoutDiscovery(t *testing.T) {
+	t.Parallel()
+	api := kubetest.Start(t)
+	api.Harm(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path != "/apis" {
+			return false
+		}
+		kubetest.Refuse(w, http.StatusForbidden, "Forbidden", `forbidden: User "follower" cannot get path "/apis"`)
+		return true
+	})
+	write(t, api, "here", "a.example")
+	r := run(t, api)
+	r.until("it is said", func() bool {
+		err := r.Degraded()
+		return err != nil && strings.Contains(err.Error(), "the account follower may not get /apis, where the cluster lists its resources: the ClusterRole system:discovery gives the right") &&
+			!strings.Contains(err.Error(), "the verb") && errors.Is(err, cluster.ErrDenied)
+	})
+	api.Harm(nil)
+	r.await("ServiceEntry here")
+}
+
+// The problem of an object names it once.
+func TestCacheNamesAFaultyObjectOnce(t *testing.T) {
+	t.Parallel()
+	api := kubetest.Start(t)
+	api.Harm(func(w http.ResponseWriter, r *http.Request) bool {
+		switch {
+		case !strings.HasSuffix(r.URL.Path, "/v1/virtualservices"):
+			return false
+		case r.URL.Query().Get("sendInitialEvents") != "":
+			kubetest.Refuse(w, http.StatusUnprocessableEntity, "Invalid", "no")
+		case kubetest.Verb(r) == "watch":
+			return kubetest.Hang(w, r)
+		default:
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = fmt.Fprint(w, `{"kind": "VirtualServiceList", "apiVersion": "networking.istio.io/v1", "metadata": {"resourceVersion": "1"}, "items": [
+				{"apiVersion": "networking.istio.io/v1", "kind": "VirtualService", "metadata": {"name": "bad", "namespace": "shop", "resourceVersion": "1"}, "spec": {"hosts": 7, "rout": []}}]}`)
+		}
+		return true
+	})
+	r := run(t, api)
+	r.until("there is a problem", func() bool { return len(r.Problems()) == 1 })
+	const name = "virtualservice/shop/bad: "
+	if text := r.Problems()[0].String(); !strings.HasPrefix(text, "cluster test: "+name+"spec.") || strings.Count(text, name) != 1 || !strings.Contains(text, "spec.rout") {
+		t.Error(text)
+	}
 }

@@ -122,6 +122,8 @@ type SourceStatus struct {
 	Objects int `json:"objects"`
 	// Problem says what is wrong with the whole source, empty for nothing.
 	Problem string `json:"problem,omitempty"`
+	// Refused is how many of its objects are not served as they stand in the source.
+	Refused int `json:"refused,omitempty"`
 }
 
 // JobStatus is a job and the server that does it; Leader is empty if none does.
