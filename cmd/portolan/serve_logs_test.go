@@ -11,22 +11,13 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/clitest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/serve/loglevel"
+	"github.com/portolan-mesh/portolan/storage/logtest"
 )
 
-// await waits until the log has a match.
-func (j *serverLog) await(t *testing.T, pattern string) string {
+// awaitLog waits until the log has a match, and returns it.
+func awaitLog(t *testing.T, log *logtest.Log, pattern string) string {
 	t.Helper()
-	limit := time.After(30 * time.Second)
-	for {
-		if m := regexp.MustCompile(pattern).FindString(j.String()); m != "" {
-			return m
-		}
-		select {
-		case <-j.written:
-		case <-limit:
-			t.Fatalf("the log has no %s:\n%s", pattern, j)
-		}
-	}
+	return logtest.Await[int](t, log, regexp.MustCompile(pattern), nil)[0]
 }
 
 // TestLogLevelsOfAServer: levels are by component, and change while the server runs, for a while or
@@ -50,7 +41,7 @@ func TestLogLevelsOfAServer(t *testing.T) {
 		!regexp.MustCompile(`^COMPONENT +LEVEL +WAS +UNTIL +THEN\napi +debug +warn +2\S+Z +warn\nxds +info +warn +2\S+Z +warn\n$`).MatchString(o.Out) {
 		t.Errorf("%+v", o)
 	}
-	log.await(t, `msg="log levels were changed" levels="?api=debug,xds=info"? by=\S+ for=1h0m0s component=server`)
+	awaitLog(t, log, `msg="log levels were changed" levels="?api=debug,xds=info"? by=\S+ for=1h0m0s component=server`)
 	if o := change("api=error", "--for", "1ms"); o.Code != exit.OK || !regexp.MustCompile(`(?m)^api +error +debug +\S+ +warn$`).MatchString(o.Out) {
 		t.Errorf("%+v", o)
 	}

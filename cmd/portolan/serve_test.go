@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -11,62 +10,21 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
 	"github.com/portolan-mesh/portolan/cmd/portolan/clitest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
+	"github.com/portolan-mesh/portolan/storage/logtest"
 )
-
-// serverLog is the log of a server; a test can wait for lines.
-type serverLog struct {
-	mu      sync.Mutex
-	text    bytes.Buffer
-	written chan struct{} // holds a token after a write
-}
-
-func (j *serverLog) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	select {
-	case j.written <- struct{}{}:
-	default:
-	}
-	return j.text.Write(p)
-}
-
-func (j *serverLog) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.String()
-}
 
 var readyLine = regexp.MustCompile(`msg=ready api=(\S+)`)
 
-// ready waits until a server is ready, and returns the URL of its API.
-func (j *serverLog) ready(t *testing.T, ended <-chan int) string {
-	t.Helper()
-	limit := time.After(30 * time.Second)
-	for {
-		if m := readyLine.FindStringSubmatch(j.String()); m != nil {
-			return m[1]
-		}
-		select {
-		case <-j.written:
-		case code := <-ended:
-			t.Fatalf("serve ended with %d:\n%s", code, j)
-		case <-limit:
-			t.Fatalf("serve is not ready:\n%s", j)
-		}
-	}
-}
-
 // serveIn runs a server on a data directory, with more flags; stop ends it and
 // returns its exit code.
-func serveIn(t *testing.T, dir string, more ...string) (server string, log *serverLog, stop func() int) {
+func serveIn(t *testing.T, dir string, more ...string) (server string, log *logtest.Log, stop func() int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	log = &serverLog{written: make(chan struct{}, 1)}
+	log = &logtest.Log{}
 	ended := make(chan int, 1)
 	go func() { ended <- cli.Run(ctx, whole(), serveArgs(dir, more...), strings.NewReader(""), log, log) }()
 	var once sync.Once
@@ -79,7 +37,7 @@ func serveIn(t *testing.T, dir string, more ...string) (server string, log *serv
 		return code
 	}
 	t.Cleanup(func() { stop() })
-	return log.ready(t, ended), log, stop
+	return logtest.Await(t, log, readyLine, ended)[1], log, stop
 }
 
 func serveArgs(dir string, more ...string) []string {

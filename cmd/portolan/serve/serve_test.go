@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"net"
@@ -10,47 +9,22 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/serve/loglevel"
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/discovery/access"
 	"github.com/portolan-mesh/portolan/storage/address"
 	"github.com/portolan-mesh/portolan/storage/etcd/member"
+	"github.com/portolan-mesh/portolan/storage/logtest"
 )
-
-// lines is a log whose writes a test can await.
-type lines struct {
-	mu      sync.Mutex
-	text    bytes.Buffer
-	written chan struct{} // holds a token after a write
-}
-
-// Write implements io.Writer.
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	select {
-	case l.written <- struct{}{}:
-	default:
-	}
-	return l.text.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
 
 var readyLine = regexp.MustCompile(`msg=ready api=(\S+) xds=(\S+)`)
 
 // TestRun runs a server with zero options, and a store in this process.
 func TestRun(t *testing.T) {
 	t.Parallel()
-	log := &lines{written: make(chan struct{}, 1)}
+	log := &logtest.Log{}
 	dir := t.TempDir()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -62,18 +36,7 @@ func TestRun(t *testing.T) {
 			Logger: slog.New(loglevel.NewHandler(slog.NewTextHandler(log, nil), levels)), LogLevels: levels,
 		})
 	}()
-	limit := time.After(30 * time.Second)
-	var ready []string
-	for ready == nil {
-		select {
-		case <-log.written:
-			ready = readyLine.FindStringSubmatch(log.String())
-		case err := <-ended:
-			t.Fatalf("the server has ended: %v\n%s", err, log)
-		case <-limit:
-			t.Fatalf("the server is not ready:\n%s", log)
-		}
-	}
+	ready := logtest.Await(t, log, readyLine, ended)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	paths := map[string]int{"/readyz": http.StatusOK, ProfilesPath: http.StatusOK, StatusPath("Consul"): http.StatusNotFound, StatusPath("frobs"): http.StatusNotFound}
 	for path, want := range paths {

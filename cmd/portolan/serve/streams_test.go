@@ -17,6 +17,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/portolan-mesh/portolan/discovery/identity/secure/securetest"
+	"github.com/portolan-mesh/portolan/storage/logtest"
 )
 
 // TestRapidResets: the xDS port closes a connection that opens and resets streams faster than
@@ -27,7 +28,7 @@ func TestRapidResets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := &lines{written: make(chan struct{}, 1)}
+	log := &logtest.Log{}
 	o := Options{Logger: slog.New(slog.NewTextHandler(log, nil)), MaxStreamsPerConnection: 10}
 	port := newProxyPort(listeners{xds: l}, &o)
 	served := make(chan error, 1)
@@ -52,7 +53,7 @@ func TestRapidResets(t *testing.T) {
 		}
 	}
 	expectExcess(t, port.excess, portXDS)
-	if strings.Count(log.String(), "opens streams too fast") != 1 || !strings.Contains(log.String(), "client=127.0.0.1:") {
+	if log.Count("opens streams too fast") != 1 || !strings.Contains(log.String(), "client=127.0.0.1:") {
 		t.Errorf("the log is %q", log)
 	}
 }
@@ -65,7 +66,7 @@ func TestRequestsThatAreGivenUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := &lines{written: make(chan struct{}, 1)}
+	log := &logtest.Log{}
 	logger := slog.New(slog.NewTextHandler(log, nil))
 	excess := newExcess(logger)
 	begun := make(chan struct{})
@@ -101,7 +102,7 @@ func TestRequestsThatAreGivenUp(t *testing.T) {
 		}
 	}
 	expectExcess(t, excess, portAPI)
-	if strings.Count(log.String(), "gives up requests too fast") != 1 || !strings.Contains(log.String(), "client=127.0.0.1:") {
+	if log.Count("gives up requests too fast") != 1 || !strings.Contains(log.String(), "client=127.0.0.1:") {
 		t.Errorf("the log is %q", log)
 	}
 }

@@ -1,41 +1,20 @@
 package kubetest_test
 
 import (
-	"bytes"
 	"log/slog"
 	"net/http"
-	"strings"
-	"sync"
 	"testing"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/kubetest"
+	"github.com/portolan-mesh/portolan/storage/logtest"
 )
-
-// record keeps what is logged.
-type record struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (r *record) Write(p []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.text.Write(p)
-}
-
-func (r *record) count(text string) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return strings.Count(r.text.String(), text)
-}
 
 // TestFollowedAgainIsLoggedOnce: another reason for which a cluster is not followed is no end of it.
 func TestFollowedAgainIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	api := kubetest.Start(t)
 	write(t, api, "a", "a.example")
-	log := &record{}
+	log := &logtest.Log{}
 	o := options(api)
 	o.Log = slog.New(slog.NewTextHandler(log, nil))
 	f := follow(t, o)
@@ -59,11 +38,11 @@ func TestFollowedAgainIsLoggedOnce(t *testing.T) {
 	api.Harm(nil)
 	f.degraded(t, "")
 	const again = "a cluster is followed again"
-	f.until(t, "the log says so", func() bool { return log.count(again) > 0 })
-	if got := log.count(again); got != 1 {
+	f.until(t, "the log says so", func() bool { return log.Count(again) > 0 })
+	if got := log.Count(again); got != 1 {
 		t.Errorf("it is logged %d times", got)
 	}
-	if got := log.count("a cluster cannot be followed"); got != 3 {
+	if got := log.Count("a cluster cannot be followed"); got != 3 {
 		t.Errorf("a reason is logged %d times", got)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache/kube/selection"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/kubetest"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/logtest"
 )
 
 // A fault says that the last good content of its object is served, also if that was recalled, and if
@@ -35,7 +36,7 @@ func TestRefusedAfterARestart(t *testing.T) {
 	}
 	refuse("web", "no address!")
 	refuse("new", "nor this!")
-	log, selectors := &record{}, selection.NewSelectors()
+	log, selectors := &logtest.Log{}, selection.NewSelectors()
 	named(t, selectors, "other")
 	c, err := cluster.New(func() cluster.Options {
 		o := options(api)
@@ -68,7 +69,7 @@ func TestRefusedAfterARestart(t *testing.T) {
 	refuse("web", "nor this!")
 	faults(r, "workloadentry/shop/new true false", "workloadentry/shop/web true true")
 	for text, want := range map[string]int{"shop/new: ": 0, "kept=true": 1} {
-		if got := log.count(text); got != want {
+		if got := log.Count(text); got != want {
 			t.Errorf("%q is logged %d times, want %d", text, got, want)
 		}
 	}

@@ -24,34 +24,12 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/kube/kubetest"
 	etcdstore "github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
+	"github.com/portolan-mesh/portolan/storage/logtest"
 	"github.com/portolan-mesh/portolan/storage/secret/secrettest"
 	"github.com/portolan-mesh/portolan/xds/admin"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
-
-// logged is a log of which a test awaits a line.
-type logged struct {
-	mu      sync.Mutex
-	text    bytes.Buffer
-	written chan struct{} // holds a token after a write
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	select {
-	case l.written <- struct{}{}:
-	default:
-	}
-	return l.text.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
 
 var readyLine = regexp.MustCompile(`msg=ready api=(\S+) xds=(\S+)`)
 
@@ -59,7 +37,7 @@ var readyLine = regexp.MustCompile(`msg=ready api=(\S+) xds=(\S+)`)
 // API and of its xDS.
 func serving(t *testing.T, etcd string, args ...string) (api, xds string, stop func()) {
 	t.Helper()
-	log := &logged{written: make(chan struct{}, 1)}
+	log := &logtest.Log{}
 	none := func() string { return "" }
 	c := New(Console{Stderr: log, Version: "v0", Bearer: func() (string, error) { return "", nil }, CA: none, Agent: none})
 	c.SetArgs(append([]string{"--api-address", "127.0.0.1:0", "--xds-address", "127.0.0.1:0", "--etcd-endpoints", etcd}, args...))
@@ -73,19 +51,8 @@ func serving(t *testing.T, etcd string, args ...string) (api, xds string, stop f
 		}
 	})
 	t.Cleanup(stop)
-	for limit := time.After(30 * time.Second); ; {
-		if found := readyLine.FindStringSubmatch(log.String()); found != nil {
-			return found[1], found[2], stop
-		}
-		select {
-		case <-log.written:
-		case err := <-ended:
-			ended <- err
-			t.Fatalf("the server has ended: %v\n%s", err, log)
-		case <-limit:
-			t.Fatalf("the server is not ready:\n%s", log)
-		}
-	}
+	found := logtest.Await(t, log, readyLine, ended)
+	return found[1], found[2], stop
 }
 
 // create creates an object in the namespace shop.
