@@ -28,22 +28,27 @@ func (r *Report) Condition() *metav1alpha1.IstioCondition {
 	return out
 }
 
-// FromConditions returns the report of the first condition of ConditionType, with what a condition has
-// of it. It is nil without one, and if that says neither True nor False.
-func FromConditions(all []*metav1alpha1.IstioCondition) *Report {
+// In returns the first condition of ConditionType, nil for none.
+func In(all []*metav1alpha1.IstioCondition) *metav1alpha1.IstioCondition {
 	for _, c := range all {
-		switch {
-		case c.GetType() != ConditionType:
-			continue
-		case c.GetStatus() != healthy && c.GetStatus() != unhealthy:
-			return nil
-		}
-		return &Report{
-			Healthy: c.GetStatus() == healthy, Reason: c.GetReason(), Message: c.GetMessage(),
-			Since: timeOf(c.GetLastTransitionTime()), Probed: timeOf(c.GetLastProbeTime()),
+		if c.GetType() == ConditionType {
+			return c
 		}
 	}
 	return nil
+}
+
+// FromConditions returns the report of the condition In some, with what a condition has of it. It is
+// nil without one, and if that says neither True nor False.
+func FromConditions(all []*metav1alpha1.IstioCondition) *Report {
+	c := In(all)
+	if c.GetStatus() != healthy && c.GetStatus() != unhealthy {
+		return nil
+	}
+	return &Report{
+		Healthy: c.GetStatus() == healthy, Reason: c.GetReason(), Message: c.GetMessage(),
+		Since: timeOf(c.GetLastTransitionTime()), Probed: timeOf(c.GetLastProbeTime()),
+	}
 }
 
 func timestamp(t time.Time) *timestamppb.Timestamp {

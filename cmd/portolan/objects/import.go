@@ -81,12 +81,11 @@ func healthAlone(object *config.Config) proto.Message {
 	if !ok || object.GroupVersionKind != schema.WorkloadEntry {
 		return nil
 	}
-	for _, one := range status.GetConditions() {
-		if one.GetType() == health.ConditionType {
-			return &metav1alpha1.IstioStatus{Conditions: []*metav1alpha1.IstioCondition{one}}
-		}
+	one := health.In(status.GetConditions())
+	if one == nil {
+		return nil
 	}
-	return nil
+	return &metav1alpha1.IstioStatus{Conditions: []*metav1alpha1.IstioCondition{one}}
 }
 
 // lastApplied is where kubectl keeps the whole object a second time.

@@ -123,15 +123,13 @@ func NodeName(id string) string {
 // Health returns the health of a WorkloadEntry: HEALTHY or UNHEALTHY as reported, UNKNOWN if
 // it is checked but was not reported yet, else empty.
 func Health(object *config.Config) string {
-	for _, c := range conditionsOf(object) {
-		if c.GetType() == health.ConditionType {
-			if c.GetStatus() == status.True {
-				return admin.Healthy
-			}
-			return admin.Unhealthy
-		}
-	}
-	if health.Checked(object.Annotations) {
+	c := health.In(conditionsOf(object))
+	switch {
+	case c.GetStatus() == status.True:
+		return admin.Healthy
+	case c != nil:
+		return admin.Unhealthy
+	case health.Checked(object.Annotations):
 		return "UNKNOWN"
 	}
 	return ""
