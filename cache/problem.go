@@ -18,7 +18,7 @@ type Problem struct {
 	Serving bool
 	// Warning says that the object is served as it is now.
 	Warning bool
-	// UID and Generation are those of the object with the problem, if it is one of Kubernetes; else zero.
+	// UID and Generation are those of an object of a cluster. Other problems have none.
 	UID        string
 	Generation int64
 }

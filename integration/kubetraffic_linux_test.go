@@ -26,8 +26,8 @@ type trafficStep struct {
 	calls []trafficCall
 }
 
-// trafficCall is a request through a proxy. An answer is the name of the upstream, which is that of the
-// pod with "/6" at its IPv6 address, or the status, or "closed".
+// trafficCall is a request through a proxy. An answer is the name of the upstream, a status, or "closed".
+// The name of an upstream is that of its pod. At the IPv6 address of the pod it ends with "/6".
 type trafficCall struct {
 	// to is a URL. With tcp: the answer is the greeting of a server that speaks first.
 	to   string

@@ -58,8 +58,8 @@ func TestOneKindIsDenied(t *testing.T) {
 	}
 }
 
-// TestOneKindIsDeniedAfterRestart: what was last known of a denied kind stays, and the other kinds are
-// what the cluster has. So a server that starts has the rows of one that kept running.
+// TestOneKindIsDeniedAfterRestart: a server that starts has the rows of one that kept running. A denied
+// kind has its last known objects, and the other kinds have those of the cluster.
 func TestOneKindIsDeniedAfterRestart(t *testing.T) {
 	t.Parallel()
 	a, p1, p2, slice := shop(t)

@@ -101,7 +101,7 @@ type pod struct {
 	Address   string `json:"address"`
 	// Others are its addresses beside Address, as those of another family.
 	Others []string `json:"others,omitempty"`
-	// HostNetwork says that its addresses are those of its node, which other pods have too.
+	// HostNetwork says that the pod has the addresses of its node. Other pods there have them too.
 	HostNetwork bool            `json:"hostNetwork,omitempty"`
 	Node        string          `json:"node,omitempty"`
 	Account     string          `json:"account,omitempty"`
