@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/portolan-mesh/portolan/cache/kube/cluster"
+	"github.com/portolan-mesh/portolan/cache/kube/cluster/clustertest"
 	"github.com/portolan-mesh/portolan/cache/kube/selection"
 )
 
@@ -48,11 +49,7 @@ type clusterEvent struct {
 
 func newClusterAPI(t testing.TB) *clusterAPI {
 	a := &clusterAPI{t: t, version: 1, objects: map[string]map[string]json.RawMessage{}, changed: make(chan struct{})}
-	a.Server = httptest.NewServer(a)
-	t.Cleanup(func() {
-		a.CloseClientConnections()
-		a.Close()
-	})
+	a.Server = clustertest.Serve(t, a)
 	return a
 }
 

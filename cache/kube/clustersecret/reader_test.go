@@ -20,6 +20,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/cache/kube/cluster"
+	"github.com/portolan-mesh/portolan/cache/kube/cluster/clustertest"
 	"github.com/portolan-mesh/portolan/cache/kube/clustersecret"
 	"github.com/portolan-mesh/portolan/storage/sealing"
 	"github.com/portolan-mesh/portolan/storage/secret"
@@ -42,11 +43,7 @@ type api struct {
 
 func newAPI(t *testing.T) *api {
 	a := &api{secrets: map[string]*corev1.Secret{}, changed: make(chan struct{}), asked: map[string]bool{}}
-	a.Server = httptest.NewServer(a)
-	t.Cleanup(func() {
-		a.CloseClientConnections()
-		a.Close()
-	})
+	a.Server = clustertest.Serve(t, a)
 	return a
 }
 

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/portolan-mesh/portolan/cache/kube/cluster"
+	"github.com/portolan-mesh/portolan/cache/kube/cluster/clustertest"
 )
 
 // API is an API server with the five kinds that a registry reads, and Secrets: lists and watches in JSON.
@@ -51,11 +52,7 @@ type event struct {
 // New returns a server without objects, which ends with the test.
 func New(t testing.TB) *API {
 	a := &API{t: t, version: 1, objects: map[string]map[string]metav1.Object{}, changed: make(chan struct{}), asks: map[string]bool{}}
-	a.Server = httptest.NewServer(a)
-	t.Cleanup(func() {
-		a.CloseClientConnections()
-		a.Close()
-	})
+	a.Server = clustertest.Serve(t, a)
 	return a
 }
 
