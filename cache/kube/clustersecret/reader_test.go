@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -219,7 +220,10 @@ func TestReader(t *testing.T) {
 	}
 	east.change(func() { delete(east.secrets, "shop/door") })
 	await("the other cluster's counts", func(s clustersecret.Set) bool { return certificate(s, "shop/door") == string(three.Cert) })
-	for ask := range east.asked {
+	east.mu.Lock()
+	asked := slices.Sorted(maps.Keys(east.asked))
+	east.mu.Unlock()
+	for _, ask := range asked {
 		if !strings.HasPrefix(ask, "GET /api/v1/namespaces/shop/secrets ") || !strings.Contains(ask, "type!=kubernetes.io/service-account-token") {
 			t.Errorf("it asks %s", ask)
 		}
