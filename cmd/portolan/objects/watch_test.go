@@ -408,16 +408,20 @@ func TestGetWatchTellsOfRefusals(t *testing.T) {
 		}
 	}))
 	a.Must(t, clitest.Entry("x", ""), "apply", "-f", "-")
-	f := follow(t, a.URL, "se,vs")
-	f.awaitOutput("serviceentry/x ")
-	f.err.await(t, f.ctx, "No virtualservices found")
+	f, both := follow(t, a.URL, "se"), follow(t, a.URL, "se,vs")
+	f.awaitOutput("\nx ")
+	both.err.await(t, both.ctx, "No virtualservices found")
 	tell := func(told string, warnings ...string) {
 		t.Helper()
 		say(warnings...)
 		f.err.await(t, f.ctx, told)
 	}
 	const old, one, two = "Warning: source files is old\n", "Warning: web is refused\n", "Warning: api is refused\n"
-	tell(old+"No virtualservices found in namespace default; -A looks in all.\n"+one, "source files is old", "web is refused")
+	tell(old+one, "source files is old", "web is refused")
+	both.err.await(t, both.ctx, one)
+	if both.stop(); strings.Count(both.err.String(), "Warning") != 2 {
+		t.Errorf("a watch of two kinds: %s", both.err)
+	}
 	tell(one+two, "api is refused")
 	tell(two+one, "api is refused", "web is refused")
 	if code := f.stop(); code != exit.OK || strings.Count(f.err.String(), "Warning") != 4 {
