@@ -137,8 +137,8 @@ const (
 type watcher struct {
 	outbox
 	call     *call
-	still    func() error // nil as long as the client may watch
-	behind   func() []string
+	still    func() error    // nil as long as the client may watch
+	behind   func() []string // the warnings of a list now
 	cache    Source
 	frames   *frames
 	origin   func(*config.Config) *config.Config // adds its source to an object
@@ -165,7 +165,13 @@ func (w *watcher) run(ctx context.Context, at *cache.Snapshot, initial bool) err
 	}
 	due := time.Now().Add(w.interval)
 	for ctx.Err() == nil {
-		if news := w.lookForWarnings(); news || !time.Now().Before(due) {
+		news := w.lookForWarnings()
+		if news {
+			if err := w.still(); err != nil {
+				return w.broken(err)
+			}
+		}
+		if news || !time.Now().Before(due) {
 			if err := errors.Join(w.bookmark(at, nil), w.flush()); err != nil {
 				return err
 			}
