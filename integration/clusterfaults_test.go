@@ -111,13 +111,13 @@ func (f *faultyCluster) replies(host, path, want string) {
 // grant gives the account its rights, and revoke takes them away.
 func (f *faultyCluster) grant() {
 	f.k.t.Helper()
-	f.k.bind("portolan", "follower")
+	f.k.bind("portolan-istio", "follower")
 	f.k.bind("portolan-services", "follower")
 }
 
 func (f *faultyCluster) revoke() {
 	f.k.t.Helper()
-	for _, name := range []string{"portolan-follower", "portolan-services-follower"} {
+	for _, name := range []string{"portolan-istio-follower", "portolan-services-follower"} {
 		f.k.must("DELETE", rbacPath+"clusterrolebindings/"+name, "")
 	}
 }

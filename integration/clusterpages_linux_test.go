@@ -92,6 +92,12 @@ spec: {hosts: [web], http: [{route: [{destination: {host: web}}], timeout: 5s}]}
 		t.Errorf("the explanation does not name the VirtualService: %s", text)
 	}
 	s.stop("portolan")
+	for _, role := range []string{"istio-role.yaml", "role.yaml", "istio-role.yaml"} { // in any order
+		s.run("kubectl apply -f " + role)
+	}
+	for _, right := range []string{"list virtualservices.networking.istio.io", "watch endpointslices.discovery.k8s.io"} {
+		s.run("kubectl auth can-i " + right + " -A --as system:serviceaccount:kube-system:portolan")
+	}
 	out = s.run(blocks[last])
 	answered(out)
 	if text := out["portolan source list"]; strings.Contains(text, "kube://") || !strings.Contains(text, "services/east") {

@@ -47,10 +47,8 @@ func TestConfigOfACluster(t *testing.T) {
 		t.Errorf("the list of sources lacks the cluster: %s", text)
 	}
 	out := s.try("", "delete", "virtualservice", "reviews", "-n", "shop", "--yes")
-	for _, words := range []string{"the object comes from the source " + name, "-n shop virtualservices.networking.istio.io reviews", "change it there"} {
-		if out.code == 0 || !strings.Contains(out.stderr, words) {
-			t.Errorf("deleting an object of a cluster: exit code %d, %s", out.code, out.stderr)
-		}
+	if words := "the object comes from the source " + name + ", kubectl get -n shop virtualservices.networking.istio.io reviews: change it there"; out.code == 0 || !strings.Contains(out.stderr, words) {
+		t.Errorf("deleting an object of a cluster: exit code %d, %s", out.code, out.stderr)
 	}
 	out = s.try("", "delete", "virtualservice", "--all", "-n", "shop", "--yes")
 	if want := "Warning: virtualservice/shop/reviews: the object comes from the source " + name; out.code != 0 || !strings.HasPrefix(out.stderr, want) {
@@ -89,6 +87,9 @@ func TestConfigOfACluster(t *testing.T) {
 	const unread = name + " cannot be read as it is now, so what is shown of it may be old or missing: since "
 	if out := s.try("", "get", "vs,dr", "-n", "shop"); out.code != 0 || strings.Count(out.stderr, "Warning: source "+unread) != 1 {
 		t.Errorf("objects beside a source that is not read: exit code %d, %s", out.code, out.stderr)
+	}
+	if out := s.try("", "get", "jointokens,meshconfigs"); out.code != 0 || strings.Contains(out.stderr, "Warning") {
+		t.Errorf("kinds that no cluster has: %+v", out)
 	}
 	if text := s.must("", "analyze", "-n", "shop", "--failure-threshold", "error"); !strings.Contains(text, "warning [PTL0182] source/"+name+": cannot be read as it is now") {
 		t.Errorf("findings beside a source that is not read: %s", text)

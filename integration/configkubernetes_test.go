@@ -30,7 +30,7 @@ func TestSoakConfigOfKubernetes(t *testing.T) {
 	}
 	k := &kubeCluster{t, startKubeAPIServer(t, kubeAPIServerBinary, withRBAC)}
 	k.must("POST", rbacPath+"clusterroles", clusterRole(t, "read-objects-of-a-cluster.md"))
-	k.bind("portolan", "follower")
+	k.bind("portolan-istio", "follower")
 	for _, name := range []string{"one", "two"} {
 		k.entry(name)
 	}
@@ -48,7 +48,7 @@ func TestSoakConfigOfKubernetes(t *testing.T) {
 	if out := s.must("", "source", "describe", name); !strings.Contains(out, "spec.hosts[0]") {
 		t.Errorf("the fault of an object is not shown: %s", out)
 	}
-	const refused = "Warning: source " + name + " has objects of the kind VirtualService that are not served as they stand there (1): see portolan source describe " + name + "\n"
+	const refused = "Warning: source " + name + " has objects of the kind VirtualService that are not served as they stand there (1, such as virtualservice/shop/odd): see portolan source describe " + name + "\n"
 	if out := s.try("", "get", "virtualservices", "-A", "-o", "json"); out.code != 0 || !strings.HasPrefix(out.stderr, refused) {
 		t.Errorf("get does not warn of what is refused: %+v", out)
 	}
@@ -63,11 +63,11 @@ func TestSoakConfigOfKubernetes(t *testing.T) {
 	s.awaitSource(name, "", 3)
 	k.expectSame(s)
 
-	k.must("DELETE", rbacPath+"clusterrolebindings/portolan-follower", "")
+	k.must("DELETE", rbacPath+"clusterrolebindings/portolan-istio-follower", "")
 	k.api.process.Kill() // which ends all watches
 	k.api.start(t)
 	s.awaitSource(name, "the account follower may not list", 3)
-	k.bind("portolan", "follower")
+	k.bind("portolan-istio", "follower")
 	s.awaitSource(name, "", 3)
 
 	restore := k.deleteDefinition("destinationrules.networking.istio.io")

@@ -59,4 +59,20 @@ func TestKubernetesRefusedAfterRestart(t *testing.T) {
 	}
 	refuse("c..example")
 	shows("c..example")
+
+	// The health of a workload is no word that anybody knows.
+	entries := "/apis/networking.istio.io/v1/namespaces/shop/workloadentries"
+	k.must("POST", entries, `{"apiVersion":"networking.istio.io/v1","kind":"WorkloadEntry","metadata":{"name":"vm","annotations":{"proxy.istio.io/health-checks-enabled":"true"}},"spec":{"address":"10.0.0.7"}}`)
+	merge := map[string]string{"Content-Type": "application/merge-patch+json"}
+	if code, _, text, err := k.api.do(t.Context(), "PATCH", entries+"/vm/status", `{"status":{"conditions":[{"type":"Healthy","status":"yes"}]}}`, merge); err != nil || code != 200 {
+		t.Fatalf("%d %s %v", code, text, err)
+	}
+	for _, args := range [][]string{{"describe", "workloadentry", "vm", "-n", "shop"}, {"analyze", "-n", "shop", "--failure-threshold", "error"}, {"source", "describe", name}} {
+		eventually(t, fmt.Sprint(args), func() error {
+			if out := s.try("", args...); out.code != 0 || !regexp.MustCompile(`Healthy (of its status )?is "yes"`).MatchString(out.stdout) {
+				return fmt.Errorf("%+v", out)
+			}
+			return nil
+		})
+	}
 }

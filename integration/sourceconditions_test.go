@@ -73,13 +73,28 @@ func TestObjectsOfFilesHaveConditions(t *testing.T) {
 			return nil
 		})
 		// A broken edit changes nothing, and all commands about the object report it.
+		watch := start(t, "get-w", binary, "get", "vs", "-n", "shop", "-w", "--server", "http://"+s.api)
+		told := func(words string) {
+			t.Helper()
+			eventually(t, "get -w says "+words, func() error {
+				if !strings.Contains(watch.output(), words) {
+					return fmt.Errorf("it has said\n%s", watch.output())
+				}
+				return nil
+			})
+		}
+		told("  SOURCE\nreviews ")
 		dir.write("routes.yaml", strings.ReplaceAll(x.routes(0, 100), "subset: v2", "sbset: v2"))
 		shows("describe tells of the fault", `(?s)NOT SERVED AS IT STANDS IN ITS SOURCE.*sbset.*CONDITION.*Accepted +True .*what is served of it from `, "describe", "virtualservice", "reviews", "-n", "shop")
+		told("Warning: source " + dir.path + " has objects of the kind VirtualService that are not served as they stand there (1, such as virtualservice/shop/reviews): ")
+		if err := watch.terminate(t); err != nil {
+			t.Error(err)
+		}
 		if out := s.try("", "wait", "virtualservice/reviews", "-n", "shop"); out.code == 0 || !strings.Contains(out.stderr, "sbset") {
 			t.Errorf("wait says %+v", out)
 		}
 		for args, want := range map[string]string{
-			"get virtualservices -n shop -o yaml": "Warning: source " + dir.path + " has objects of the kind VirtualService that are not served as they stand there (1): see portolan source describe " + dir.path + "\n",
+			"get virtualservices -n shop -o yaml": "Warning: source " + dir.path + " has objects of the kind VirtualService that are not served as they stand there (1, such as virtualservice/shop/reviews): see portolan source describe " + dir.path + "\n",
 			"get virtualservice/reviews -n shop":  "Warning: source " + dir.path + " has virtualservice/shop/reviews in a form that is not served: see portolan source describe " + dir.path + "\n",
 			"get serviceentries -A -o json":       "",
 			"get virtualservices -n other":        "No virtualservices found in namespace other; -A looks in all.\n",

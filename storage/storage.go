@@ -77,11 +77,17 @@ func (e *SourceError) Error() string {
 	if e.Place != "" {
 		place = ", " + e.Place
 	}
-	text := fmt.Sprintf("%s %s: read only: the object comes from the source %s%s: change it there", e.Verb, e.Key, e.Source, place)
+	text := fmt.Sprintf("%s %s: read only: %s", e.Verb, e.Key, ChangeInSource(e.Source+place))
 	if e.Else != "" {
 		text += "; " + e.Else
 	}
 	return text
+}
+
+// ChangeInSource says why an object cannot be changed here. source names where it comes from, with its place
+// there.
+func ChangeInSource(source string) string {
+	return "the object comes from the source " + source + ": change it there"
 }
 
 // Unwrap makes errors.Is(err, ErrReadOnly) hold.

@@ -1,19 +1,18 @@
 package xds_test
 
 import (
-	"bytes"
 	"fmt"
 	"iter"
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/portolan-mesh/portolan/storage/logtest"
 	"github.com/portolan-mesh/portolan/storage/status"
 	"github.com/portolan-mesh/portolan/xds"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
@@ -60,24 +59,6 @@ func (f fragile) Build(v *mesh.View, name string) (proto.Message, []resource.Nee
 	return f.Generator.Build(v, name)
 }
 
-type logLines struct {
-	mu sync.Mutex
-	b  bytes.Buffer // guarded by mu
-}
-
-// Write implements io.Writer.
-func (l *logLines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logLines) count(words string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.b.String(), words)
-}
-
 // TestWhatCannotBeBuilt: a resource that cannot be built keeps its last good form on the
 // proxies that had one. No other resource suffers. As long as it lasts, the failure is
 // reported with its objects and counted in a metric; it is logged once. A proxy that
@@ -97,7 +78,7 @@ spec: {host: fragile.shop.example, trafficPolicy: {loadBalancer: {simple: RANDOM
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			types, lines, registry := catalogue.Types(), &logLines{}, prometheus.NewRegistry()
+			types, lines, registry := catalogue.Types(), &logtest.Log{}, prometheus.NewRegistry()
 			types[0].Generator = fragile{types[0].Generator, false, fail}
 			types[0].Inbound = fragile{types[0].Inbound, true, fail}
 			s := xdstest.NewServer(t, types, func(o *xds.Options) {
@@ -135,7 +116,7 @@ spec: {host: fragile.shop.example, trafficPolicy: {loadBalancer: {simple: RANDOM
 			}) {
 				t.Errorf("problems %+v", problems)
 			}
-			if n := lines.count("resource not built"); n != 2 {
+			if n := lines.Count("resource not built"); n != 2 {
 				t.Errorf("%d lines in the log, want one for each of two", n)
 			}
 			if n := gauge(t, registry, "portolan_xds_failed_resources"); n != 2 {

@@ -1,15 +1,14 @@
 package xds_test
 
 import (
-	"bytes"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/portolan-mesh/portolan/storage/logtest"
 	"github.com/portolan-mesh/portolan/xds"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
@@ -17,32 +16,13 @@ import (
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// logged is what a server logs.
-type logged struct {
-	mu  sync.Mutex
-	out bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (l *logged) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.out.Write(b)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.out.String()
-}
-
 // TestALimitThatPassesIsReported: a route to a cluster that the proxy does not acknowledge
 // shows as waiting. When it has waited for too long, it goes out though nothing else
 // happens. The server logs, counts and shows that.
 func TestALimitThatPassesIsReported(t *testing.T) {
 	t.Parallel()
 	variants(t, func(t *testing.T, v protocol.Variant) {
-		registry, log := prometheus.NewRegistry(), &logged{}
+		registry, log := prometheus.NewRegistry(), &logtest.Log{}
 		s := xdstest.NewServer(t, catalogue.Types(), func(o *xds.Options) {
 			o.Registerer, o.Logger = registry, slog.New(slog.NewTextHandler(log, nil))
 			o.ReadyLimit = 300 * time.Millisecond

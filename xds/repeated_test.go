@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/portolan-mesh/portolan/storage/logtest"
 	"github.com/portolan-mesh/portolan/xds"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
@@ -30,7 +31,7 @@ func TestARepeatedRejectionIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	const changes, reason = 10, "no filter named portolan.test"
 	variants(t, func(t *testing.T, v protocol.Variant) {
-		registry, log := prometheus.NewRegistry(), &logged{}
+		registry, log := prometheus.NewRegistry(), &logtest.Log{}
 		s := xdstest.NewServer(t, catalogue.Types(), func(o *xds.Options) {
 			o.Registerer, o.Logger = registry, slog.New(slog.NewTextHandler(log, nil))
 		})

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/portolan-mesh/portolan/storage/logtest"
 	"github.com/portolan-mesh/portolan/xds"
 	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
 	"github.com/portolan-mesh/portolan/xds/resource"
@@ -65,7 +66,7 @@ func TestASecretThatIsTakenBackIsNotRefused(t *testing.T) {
 	for _, variant := range []protocol.Variant{protocol.Delta, protocol.StateOfTheWorld} {
 		t.Run(variant.String(), func(t *testing.T) {
 			t.Parallel()
-			log := &logged{}
+			log := &logtest.Log{}
 			s := xdstest.NewServer(t, needyTypes(), func(o *xds.Options) { o.Logger = slog.New(slog.NewTextHandler(log, nil)) })
 			s.Apply(service("a.secrets", 80, "10.1.0.1"), pairSecret(t, "shop/a"), pairSecret(t, "shop/b"))
 			c := xdstest.Dial(t, s.Address, xdstest.ClientOptions{Node: node("10.0.0.1"), Variant: variant})

@@ -115,7 +115,8 @@ var (
 	_ storage.Batcher        = (*Cache)(nil)
 )
 
-// MakeCache returns a cache that waits for Run. Its kinds are those of all sources.
+// MakeCache returns a cache that waits for Run. Its kinds are those of all sources, the
+// store's first.
 func MakeCache(o Options) (*Cache, error) {
 	if o.FirstSync <= 0 {
 		o.FirstSync = defaultFirstSync
@@ -127,7 +128,6 @@ func MakeCache(o Options) (*Cache, error) {
 		o.Now = time.Now
 	}
 	c := &Cache{o: o}
-	var kinds []*schema.Schema
 	for _, source := range o.Sources {
 		m := &member{Source: source, own: source.Cache == Follower(o.Store)}
 		if m.own {
@@ -137,15 +137,18 @@ func MakeCache(o Options) (*Cache, error) {
 			return nil, fmt.Errorf("two sources of configuration have the name %q", source.Name)
 		}
 		c.members = append(c.members, m)
-		for _, kind := range source.Cache.Schemas().All() {
+	}
+	if c.store == nil {
+		return nil, errors.New("none of the sources of configuration is the store")
+	}
+	kinds := slices.Clone(o.Store.Schemas().All())
+	for _, m := range c.members {
+		for _, kind := range m.Cache.Schemas().All() {
 			known := func(k *schema.Schema) bool { return k.Group == kind.Group && k.Kind == kind.Kind }
 			if !slices.ContainsFunc(kinds, known) {
 				kinds = append(kinds, kind)
 			}
 		}
-	}
-	if c.store == nil {
-		return nil, errors.New("none of the sources of configuration is the store")
 	}
 	c.schemas = schema.NewSet(kinds...)
 	c.Feed = cache.NewFeed(cache.FeedOptions{

@@ -2,6 +2,7 @@ package aggregate_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,7 +30,11 @@ func (r *reporting) publish(object bool, message string) {
 		content.Configs = content.Configs.Set(key.Path(), one)
 	}
 	if message != "" {
-		content.Health = pmap.Map[*health.Report]{}.Set(health.Path("a", "w"), &health.Report{Namespace: "a", Name: "w", Message: message, Revision: health.OfSource})
+		report := &health.Report{Namespace: "a", Name: "w", Message: message, Revision: health.OfSource}
+		if odd, ok := strings.CutPrefix(message, "odd "); ok {
+			report.Unknown, report.Odd, report.Message = true, odd, ""
+		}
+		content.Health = pmap.Map[*health.Report]{}.Set(health.Path("a", "w"), report)
 	}
 	r.Publish(r.Snapshot().Next(r.revision, content))
 }
@@ -63,6 +68,9 @@ func TestTheHealthOfTheObjectThatCounts(t *testing.T) {
 	}{
 		{"only the store's report", func() { store.publish(false, "own") }, "own"},
 		{"an object without a report", func() { below.publish(true, "") }, "own"},
+		{"a report that cannot be read", func() { below.publish(true, "odd yes") }, "own, odd yes"},
+		{"that, without the store's report", func() { store.publish(false, "") }, ", odd yes"},
+		{"the store's report again", func() { store.publish(false, "own") }, "own, odd yes"},
 		{"a report on it", func() { below.publish(true, "theirs") }, "theirs"},
 		{"the store's report goes", func() { store.publish(false, "") }, "theirs"},
 		{"another report alone", func() { below.publish(true, "theirs too") }, "theirs too"},
@@ -84,7 +92,9 @@ func TestTheHealthOfTheObjectThatCounts(t *testing.T) {
 			rig.Quiesce()
 			s, got := all.Handled(), ""
 			if r := s.Health().Value(health.Path("a", "w")); r != nil {
-				got = r.Message
+				if got = r.Message; r.Odd != "" {
+					got += ", odd " + r.Odd
+				}
 			}
 			return got == step.want && s.Health().Len() == min(len(step.want), 1)
 		})

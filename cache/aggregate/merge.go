@@ -92,13 +92,14 @@ func (c *Cache) resolve(path string) {
 var workloads = config.KindPath(schema.WorkloadEntry)
 
 // resolveHealth finds the report on a WorkloadEntry: that of the source whose object counts, otherwise
-// the store's, which says of which object it is.
+// the store's, which says of which object it is. Where that of the source cannot be read the store's
+// counts, and tells that it cannot.
 func (c *Cache) resolveHealth(of config.Key) {
 	path, at := of.Path(), health.Path(of.Namespace, of.Name)
 	report := c.store.snapshot.Health().Value(at)
 	for _, m := range c.members {
 		if m.objects.Value(path) != nil {
-			report = cmp.Or(m.snapshot.Health().Value(at), report)
+			report = withOdd(cmp.Or(m.snapshot.Health().Value(at), report), report)
 			break
 		}
 	}
@@ -107,6 +108,16 @@ func (c *Cache) resolveHealth(of config.Key) {
 	} else {
 		c.health = c.health.Set(at, report)
 	}
+}
+
+// withOdd returns a report, or where that cannot be read the store's on the same object, with what is odd.
+func withOdd(r, stored *health.Report) *health.Report {
+	if r == nil || r.Odd == "" || !stored.Of(r.UID) {
+		return r
+	}
+	out := *stored
+	out.Odd = r.Odd
+	return &out
 }
 
 // empty removes all objects of a member that is no longer one of c.members.

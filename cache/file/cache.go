@@ -28,7 +28,7 @@ type Options struct {
 	Dir string
 	// Worker runs the handlers.
 	Worker *cache.Worker
-	// Schemas are the kinds that are read.
+	// Schemas are the kinds of the mesh. The cache has those that need not be in the store.
 	Schemas schema.Set
 	// Domain is the domain of all objects (config.Meta).
 	Domain string
@@ -75,9 +75,10 @@ func New(o Options) *Cache {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	kinds := slices.DeleteFunc(slices.Clone(o.Schemas.All()), func(kind *schema.Schema) bool { return ofStoreAlone(kind) != "" })
 	c := &Cache{
 		Feed: cache.NewFeed(cache.FeedOptions{
-			Worker: o.Worker, Schemas: o.Schemas, History: o.History, HistoryMemory: o.HistoryMemory,
+			Worker: o.Worker, Schemas: schema.NewSet(kinds...), History: o.History, HistoryMemory: o.HistoryMemory,
 		}),
 		o: o, files: map[string]*document{}, claims: map[string][]*claim{}, contested: map[string]bool{},
 		folders: map[string]map[string]int{},

@@ -115,11 +115,8 @@ func (c *Cache) complete(object *config.Config) (faults []string) {
 	if object.Namespace == "" && !kind.ClusterScoped {
 		object.Namespace = c.o.Namespace
 	}
-	if kind.Codec.Veiled() {
-		return []string{"is taken from the store alone, which seals it: portolan apply -f FILE"}
-	}
-	if kind.Internal {
-		return []string{"is taken from the store alone, which says who may come in: portolan apply -f FILE"}
+	if why := ofStoreAlone(kind); why != "" {
+		return []string{"is taken from the store alone, which " + why + ": portolan apply -f FILE"}
 	}
 	_, err := kind.Validate(object)
 	for _, err := range config.Faults(err) {
@@ -132,6 +129,17 @@ func (c *Cache) complete(object *config.Config) (faults []string) {
 		faults = append(faults, "metadata.creationTimestamp: is in the future: leave it out")
 	}
 	return faults
+}
+
+// ofStoreAlone says what the store does with a kind that no directory may have; "" for other kinds.
+func ofStoreAlone(kind *schema.Schema) string {
+	switch {
+	case kind.Codec.Veiled():
+		return "seals it"
+	case kind.Internal:
+		return "says who may come in"
+	}
+	return ""
 }
 
 func join(field, message string) string {

@@ -39,7 +39,7 @@ type Options struct {
 	Cluster *cluster.Cluster
 	// Worker runs the handlers.
 	Worker *cache.Worker
-	// Schemas are the kinds of the cache. It reads those of Istio's API from the cluster, and
+	// Schemas are the kinds of the mesh. The cache has those of Istio's API among them, and
 	// Ingresses with their classes.
 	Schemas schema.Set
 	// Domain is the domain of all objects (config.Meta).
@@ -74,6 +74,7 @@ type Cache struct {
 	// this is known.
 	aside    pmap.Map[*config.Config]
 	health   pmap.Map[*health.Report] // of all objects
+	odd      map[string]cache.Problem // by Path, for health that cannot be read
 	selected selection.Selection
 	chosen   bool
 	// pending are the kinds that the first snapshot still waits for.
@@ -107,18 +108,19 @@ func New(o Options) *Cache {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	c := &Cache{
-		Feed: cache.NewFeed(cache.FeedOptions{Worker: o.Worker, Schemas: o.Schemas, HistoryMemory: o.HistoryMemory}),
-		o:    o, pending: map[config.GroupVersionKind]bool{}, lost: map[config.GroupVersionKind]bool{}, resources: map[config.GroupVersionKind]kubeschema.GroupVersionResource{},
-		gone: map[config.GroupVersionKind]cache.Problem{}, fault: errNotYet, since: time.Now(), recalling: o.Recall != nil,
-	}
+	var kinds []*schema.Schema
+	pending := map[config.GroupVersionKind]bool{}
 	for _, kind := range o.Schemas.All() {
 		if !kind.Internal && (strings.HasSuffix(kind.Group, ".istio.io") || kind.Group == schema.Ingress.Group) {
-			c.kinds = append(c.kinds, kind)
-			c.pending[kind.GroupVersionKind] = true
+			kinds = append(kinds, kind)
+			pending[kind.GroupVersionKind] = true
 		}
 	}
-	return c
+	return &Cache{
+		Feed: cache.NewFeed(cache.FeedOptions{Worker: o.Worker, Schemas: schema.NewSet(kinds...), HistoryMemory: o.HistoryMemory}),
+		o:    o, kinds: kinds, pending: pending, odd: map[string]cache.Problem{}, lost: map[config.GroupVersionKind]bool{}, resources: map[config.GroupVersionKind]kubeschema.GroupVersionResource{},
+		gone: map[config.GroupVersionKind]cache.Problem{}, fault: errNotYet, since: time.Now(), recalling: o.Recall != nil,
+	}
 }
 
 // Run follows the cluster until ctx ends, and then returns nil.
@@ -273,12 +275,13 @@ func (c *Cache) setFault(err error) {
 	c.fault = err
 }
 
-// Problems returns the problems of objects, in the order of their names, then which kinds the
-// cluster no longer has, and last why statuses are not written.
+// Problems returns the problems of objects, in the order of their names, then workloads whose health
+// cannot be read and kinds that the cluster no longer has, and last why statuses are not written.
 func (c *Cache) Problems() []cache.Problem {
 	out := c.o.Cluster.Problems()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	out = append(out, c.oddHealth()...)
 	for _, kind := range c.kinds {
 		if p, gone := c.gone[kind.GroupVersionKind]; gone {
 			out = append(out, p)
@@ -398,7 +401,7 @@ func (c *Cache) Reading() bool {
 	return len(c.pending) > 0
 }
 
-// Place returns where an object is in the cluster, for users.
+// Place returns the command by which kubectl shows an object of the cluster, for users.
 func (c *Cache) Place(key config.Key) string {
 	kind := c.o.Schemas.Kind(key.Kind)
 	if kind == nil || c.Snapshot().Get(key) == nil {
@@ -407,11 +410,11 @@ func (c *Cache) Place(key config.Key) string {
 	return PlaceOf(key, kind.Plural+"."+kind.Group)
 }
 
-// PlaceOf returns where an object of a resource is in a cluster, for users.
+// PlaceOf returns the command by which kubectl shows an object of a resource, for users.
 func PlaceOf(key config.Key, resource string) string {
 	in := ""
 	if key.Namespace != "" {
 		in = "-n " + key.Namespace + " "
 	}
-	return fmt.Sprintf("where kubectl has it as %s%s %s", in, resource, key.Name)
+	return fmt.Sprintf("kubectl get %s%s %s", in, resource, key.Name)
 }

@@ -1,12 +1,16 @@
 package kube
 
 import (
+	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 	metav1alpha1 "istio.io/api/meta/v1alpha1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -23,8 +27,9 @@ func WithHealth(object *config.Config, r *health.Report) *config.Config {
 	return &out
 }
 
-// reportIn returns the health in the status of an object of the cluster, nil for none. A condition that
-// cannot be read is none: the health of a workload is no reason to refuse its entry.
+// reportIn returns the health in the status of an object of the cluster, nil for none. What cannot be read
+// is no reason to refuse an entry: it is a warning if it is the status of a condition Healthy (Report.Odd), and
+// none otherwise.
 func reportIn(from *unstructured.Unstructured) *health.Report {
 	all, _, err := unstructured.NestedSlice(from.Object, "status", "conditions")
 	if err != nil {
@@ -38,11 +43,22 @@ func reportIn(from *unstructured.Unstructured) *health.Report {
 			return text
 		}
 		conditions[i] = &metav1alpha1.IstioCondition{
-			Type: text("type"), Status: text("status"), Reason: text("reason"), Message: text("message"),
+			Type: text("type"), Status: statusOf(c["status"]), Reason: text("reason"), Message: text("message"),
 			LastTransitionTime: timestampOf(text("lastTransitionTime")), LastProbeTime: timestampOf(text("lastProbeTime")),
 		}
 	}
 	return health.FromConditions(conditions)
+}
+
+// statusOf returns the status of a condition as text: "none" for a missing one.
+func statusOf(value any) string {
+	switch text, ok := value.(string); {
+	case ok && text != "":
+		return text
+	case ok || value == nil:
+		return "none"
+	}
+	return fmt.Sprint(value)
 }
 
 func timestampOf(text string) *timestamppb.Timestamp {
@@ -75,12 +91,13 @@ func isWorkload(kind config.GroupVersionKind) bool {
 	return kind.Group == schema.WorkloadEntry.Group && kind.Kind == schema.WorkloadEntry.Kind
 }
 
-// setHealth keeps the health of a workload; nil is for none. The caller holds mu.
+// setHealth keeps the health of a workload, and what is odd about it; nil is for none. The caller holds mu.
 func (c *Cache) setHealth(path string, report *health.Report) {
 	key, ok := config.KeyOfPath(path)
 	if !ok || !isWorkload(key.Kind) {
 		return
 	}
+	c.noteOdd(path, key, report)
 	at := health.Path(key.Namespace, key.Name)
 	switch was := c.health.Value(at); {
 	case report == nil:
@@ -88,4 +105,29 @@ func (c *Cache) setHealth(path string, report *health.Report) {
 	case was == nil || *was != *report:
 		c.health = c.health.Set(at, report)
 	}
+}
+
+// noteOdd keeps a warning of a workload whose health cannot be read, and logs a new one. The caller holds mu.
+func (c *Cache) noteOdd(path string, key config.Key, report *health.Report) {
+	if report == nil || report.Odd == "" {
+		delete(c.odd, path)
+		return
+	}
+	message := fmt.Sprintf("the condition %s of its status is %q, so its health is not known: %s", health.ConditionType, report.Odd, health.OddRemedy)
+	if was, again := c.odd[path]; again && was.Message == message {
+		return
+	}
+	c.odd[path] = cache.Problem{Object: key.String(), Message: message, Since: time.Now(), Warning: true}
+	c.o.Log.Warn("the health of a workload in a cluster cannot be read", "cluster", c.o.Cluster.Name(), "problem", c.odd[path].String())
+}
+
+// oddHealth returns the warnings of workloads that count and whose health cannot be read, by name. The caller
+// holds mu.
+func (c *Cache) oddHealth() (out []cache.Problem) {
+	for _, path := range slices.Sorted(maps.Keys(c.odd)) {
+		if c.configs.Value(path) != nil {
+			out = append(out, c.odd[path])
+		}
+	}
+	return out
 }

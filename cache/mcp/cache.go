@@ -58,7 +58,7 @@ type Options struct {
 	Variant Variant
 	// Worker runs the handlers.
 	Worker *cache.Worker
-	// Schemas are the kinds of the cache. It requests those of Istio's API from the peer.
+	// Schemas are the kinds of the mesh. The cache has those of Istio's API among them.
 	Schemas schema.Set
 	// Domain is the domain of all objects (config.Meta).
 	Domain string
@@ -142,17 +142,15 @@ func New(o Options) (*Cache, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	kinds := slices.DeleteFunc(slices.Clone(o.Schemas.All()), func(kind *schema.Schema) bool { return !requested(kind) })
 	c := &Cache{
 		Feed: cache.NewFeed(cache.FeedOptions{
-			Worker: o.Worker, Schemas: o.Schemas, History: o.History, HistoryMemory: o.HistoryMemory,
+			Worker: o.Worker, Schemas: schema.NewSet(kinds...), History: o.History, HistoryMemory: o.HistoryMemory,
 		}),
-		o: o, maxRequest: maxRequest, types: map[string]*typeState{}, link: errNotYet, since: o.Now(),
+		o: o, kinds: kinds, maxRequest: maxRequest, types: map[string]*typeState{}, link: errNotYet, since: o.Now(),
 	}
-	for _, kind := range o.Schemas.All() {
-		if requested(kind) {
-			c.kinds = append(c.kinds, kind)
-			c.types[kind.GroupVersionKind.String()] = newTypeState(kind)
-		}
+	for _, kind := range kinds {
+		c.types[kind.GroupVersionKind.String()] = newTypeState(kind)
 	}
 	if o.Registerer != nil {
 		prometheus.WrapRegistererWith(prometheus.Labels{"peer": o.Address}, o.Registerer).MustRegister(c.collectors()...)

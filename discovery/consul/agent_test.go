@@ -1,7 +1,6 @@
 package consul_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -20,6 +19,7 @@ import (
 	"github.com/portolan-mesh/portolan/cache"
 	"github.com/portolan-mesh/portolan/discovery/consul"
 	"github.com/portolan-mesh/portolan/discovery/discoverytest"
+	"github.com/portolan-mesh/portolan/storage/logtest"
 )
 
 // agent is a fake agent of Consul, with blocking queries. The test sets its catalogue.
@@ -208,32 +208,14 @@ type fixture struct {
 	agent   *agent
 	xds     *discoverytest.Recorder
 	worker  *cache.Worker
-	log     *journal
+	log     *logtest.Log
 	metrics *prometheus.Registry
-}
-
-// journal is a log that a test may read while others write.
-type journal struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(p)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.String()
 }
 
 // follow runs a registry until the test ends.
 func follow(t *testing.T, a *agent, change ...func(*consul.Options)) *fixture {
 	t.Helper()
-	f := &fixture{t: t, agent: a, xds: &discoverytest.Recorder{}, worker: cache.NewWorker(), log: &journal{}, metrics: prometheus.NewRegistry()}
+	f := &fixture{t: t, agent: a, xds: &discoverytest.Recorder{}, worker: cache.NewWorker(), log: &logtest.Log{}, metrics: prometheus.NewRegistry()}
 	o := consul.Options{
 		Address: a.URL, XDS: f.xds, Worker: f.worker, Registerer: f.metrics,
 		Logger: slog.New(slog.NewTextHandler(f.log, nil)),

@@ -160,6 +160,10 @@ func (m *Meta) Key() Key {
 // if that is not the store, and the object's place there. It is never stored.
 const SourceAnnotation = "portolan.io/source"
 
+// WarningsAnnotation is the annotation in which the config API gives the warnings of a read to the
+// bookmarks of a watch: a JSON list of texts.
+const WarningsAnnotation = "portolan.io/warnings"
+
 // Revision returns the revision of the store at which the object was last written. It
 // is false for an object of another source, and of a store without revisions.
 func (m *Meta) Revision() (int64, bool) {

@@ -14,7 +14,11 @@ const ConditionType = "Healthy"
 const (
 	healthy   = "True"
 	unhealthy = "False"
+	unknown   = "Unknown"
 )
+
+// maxOdd is how many characters Report.Odd has of what a condition says.
+const maxOdd = 40
 
 // Condition returns what is reported as a condition.
 func (r *Report) Condition() *metav1alpha1.IstioCondition {
@@ -22,7 +26,10 @@ func (r *Report) Condition() *metav1alpha1.IstioCondition {
 		Type: ConditionType, Status: unhealthy, Reason: r.Reason, Message: r.Message,
 		LastTransitionTime: timestamp(r.Since), LastProbeTime: timestamp(r.Probed),
 	}
-	if r.Healthy {
+	switch {
+	case r.Odd != "":
+		out.Status = r.Odd
+	case r.Healthy:
 		out.Status = healthy
 	}
 	return out
@@ -39,17 +46,25 @@ func In(all []*metav1alpha1.IstioCondition) *metav1alpha1.IstioCondition {
 }
 
 // FromConditions returns the report of the condition In some, with what a condition has of it. It is
-// nil without one, and if that says neither True nor False.
+// nil without one, and if that says Unknown. One that says neither that nor True or False is Odd.
 func FromConditions(all []*metav1alpha1.IstioCondition) *Report {
 	c := In(all)
-	if c.GetStatus() != healthy && c.GetStatus() != unhealthy {
+	switch c.GetStatus() {
+	case healthy, unhealthy:
+	case unknown, "":
 		return nil
+	default:
+		odd := []rune(c.GetStatus())
+		return &Report{Unknown: true, Odd: string(odd[:min(len(odd), maxOdd)])}
 	}
 	return &Report{
 		Healthy: c.GetStatus() == healthy, Reason: c.GetReason(), Message: c.GetMessage(),
 		Since: timeOf(c.GetLastTransitionTime()), Probed: timeOf(c.GetLastProbeTime()),
 	}
 }
+
+// OddRemedy says what to do about a report that is Odd.
+const OddRemedy = "set its status to True, False or Unknown, as text"
 
 func timestamp(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {

@@ -79,8 +79,10 @@ type Report struct {
 	// an object of that name with another UID.
 	Namespace, Name, UID string
 	Healthy              bool
-	// Unknown says that an earlier report was withdrawn: nothing is known.
+	// Unknown says that nothing is known: an earlier report was withdrawn, or a source has one that
+	// cannot be read. Odd is then what that says in place of True or False.
 	Unknown bool
+	Odd     string
 	// Reason is one word for programs, Message a sentence for people.
 	Reason, Message string
 	// Since is when Healthy last changed, Probed when the server last probed it.

@@ -94,6 +94,7 @@ const (
 	RegistrationRefused Code = "PTL0231"
 	RegistrationPartly  Code = "PTL0232"
 	ProbeUnreported     Code = "PTL0233"
+	HealthUnread        Code = "PTL0234"
 	CredentialMissing   Code = "PTL0301"
 	CredentialSidecars  Code = "PTL0302"
 	ServerUnverified    Code = "PTL0303"
@@ -249,6 +250,7 @@ var kinds = []Kind{
 	{RegistrationRefused, "", Warning, status.PartlyServed, "a proxy asks to be registered in a WorkloadGroup, and is not", "it has no WorkloadEntry, so that no service has it as an endpoint"},
 	{RegistrationPartly, "", Info, status.PartlyServed, "a proxy is registered, and its WorkloadEntry is not all that its WorkloadGroup and its node ask for", "it lacks labels, or gets no requests before the machine has reported its health"},
 	{ProbeUnreported, "", Warning, status.PartlyServed, "a WorkloadEntry names a probe, and nobody has reported the health of the workload", "it gets no requests until its agent has reported it healthy"},
+	{HealthUnread, "", Warning, status.PartlyServed, "the condition Healthy of a WorkloadEntry in a cluster has a status that is none", "the health is as if nobody had reported it: where it decides, the workload gets no requests"},
 	{CredentialMissing, "", Error, status.ResolvedRefs, "a DestinationRule asks for TLS with a secret that a proxy which uses the rule does not have", "requests of the proxy are answered with 503, and connections closed, until the secret is there: nothing leaves in plaintext"},
 	{CredentialSidecars, "", Warning, status.PartlyServed, "a DestinationRule without a workloadSelector names a credential, and there are sidecars that use the rule", "these sidecars have no credential: their requests are answered with 503, and connections closed; gateways use the rule"},
 	{ServerUnverified, "", Warning, status.PartlyServed, "a DestinationRule asks for TLS, and nothing says which name the certificate of the server must have", "proxies send to any server whose certificate leads to the authority"},

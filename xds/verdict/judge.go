@@ -124,10 +124,27 @@ func (j *Judge) ReadClass(of *config.Config) {
 
 // HealthOf returns what is reported of the health of a WorkloadEntry, nil for nothing.
 func (j *Judge) HealthOf(object *config.Config) *health.Report {
+	if r := j.report(object); r != nil && !r.Unknown {
+		return r
+	}
+	return nil
+}
+
+// OddHealthOf returns what a source says of the health of a WorkloadEntry if that cannot be read; "" for
+// nothing.
+func (j *Judge) OddHealthOf(object *config.Config) string {
+	if r := j.report(object); r != nil {
+		return r.Odd
+	}
+	return ""
+}
+
+// report returns the report on a WorkloadEntry, nil for none.
+func (j *Judge) report(object *config.Config) *health.Report {
 	path := health.Path(object.Namespace, object.Name)
 	j.Read(HealthRow, path)
 	r := j.Mesh().Inputs().Configs.Health().Value(path)
-	if r == nil || r.Unknown || r.UID != "" && r.UID != object.UID {
+	if r == nil || r.UID != "" && r.UID != object.UID {
 		return nil
 	}
 	return r

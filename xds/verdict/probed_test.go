@@ -65,3 +65,33 @@ func TestAnEntryAwaitsItsProbe(t *testing.T) {
 		})
 	}
 }
+
+// TestHealthThatCannotBeRead: an entry whose source has a wrong word as its health says so, with a probe or
+// without, until the source says something else.
+func TestHealthThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	const entry = `{apiVersion: networking.istio.io/v1, kind: WorkloadEntry, metadata: {name: web, namespace: shop}, spec: {address: 10.0.0.1}}`
+	of := func(r health.Report) *health.Report {
+		r.Namespace, r.Name, r.Revision = "shop", "web", health.OfSource
+		return &r
+	}
+	w := xdstest.NewWorld(t, entry)
+	x := (*index.Index)(nil)
+	for _, step := range []struct {
+		report *health.Report
+		want   []string
+	}{
+		{of(health.Report{Healthy: true}), nil},
+		{of(health.Report{Unknown: true, Odd: "true"}), []string{`shop/web the condition Healthy is "true", so its health is not known`}},
+		{of(health.Report{Healthy: true, Odd: "yes"}), []string{`shop/web the condition Healthy is "yes", so its health is not known`}},
+		{of(health.Report{UID: "earlier", Unknown: true, Odd: "true"}), nil},
+		{of(health.Report{}), nil},
+	} {
+		w.Report(step.report)
+		x = x.Next(verdict.Facts{Mesh: w.Context()})
+		_, got := verdictsOf(t, x, verdict.Facts{Mesh: w.Context()}, verdict.HealthUnread)
+		if diff := cmp.Diff(step.want, got); diff != "" {
+			t.Errorf("%+v: -want +got\n%s", step.report, diff)
+		}
+	}
+}

@@ -67,10 +67,15 @@ func (e *Environment) Warn(warnings []string, infos ...int) {
 		if _, again := e.warned.LoadOrStore(w, true); again {
 			continue
 		}
-		word := odd.on(e.Stderr, "Warning:")
 		if slices.Contains(infos, i) {
-			word = "Info:"
+			fmt.Fprintf(e.Stderr, "Info: %s\n", w)
+			continue
 		}
-		fmt.Fprintf(e.Stderr, "%s %s\n", word, w)
+		e.PrintWarning(w)
 	}
+}
+
+// PrintWarning prints a warning, also if it was printed before.
+func (e *Environment) PrintWarning(warning string) {
+	fmt.Fprintf(e.Stderr, "%s %s\n", odd.on(e.Stderr, "Warning:"), warning)
 }

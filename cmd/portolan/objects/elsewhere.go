@@ -14,6 +14,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/table"
+	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
@@ -42,7 +43,7 @@ func onlyOfStore(all []storedOnly, done string) error {
 	var faults *multierror.Error
 	for _, s := range all {
 		if from := otherSource(s.object); from != "" {
-			faults = multierror.Append(faults, readOnly(s))
+			faults = multierror.Append(faults, readOnly(s.key, from))
 		}
 	}
 	if err := cli.NothingDone(done, faults); err != nil {
@@ -52,8 +53,8 @@ func onlyOfStore(all []storedOnly, done string) error {
 }
 
 // readOnly says why an object of another source than the store cannot be changed.
-func readOnly(s storedOnly) error {
-	return fmt.Errorf("%s: the object comes from the source %s: change it there", s.key, otherSource(s.object))
+func readOnly(key config.Key, source string) error {
+	return fmt.Errorf("%s: %s", key, storage.ChangeInSource(source))
 }
 
 // bySource says why objects of other sources than the store cannot be changed, with an error for
@@ -65,9 +66,10 @@ func bySource(all []storedOnly) (out *multierror.Error) {
 		of[name] = append(of[name], s)
 	}
 	for _, name := range slices.Sorted(maps.Keys(of)) {
-		err := readOnly(of[name][0])
+		first, from := of[name][0].key, otherSource(of[name][0].object)
+		err := readOnly(first, from)
 		if n := len(of[name]); n > 1 {
-			err = fmt.Errorf("%d objects come from the source %s: change them there, such as %s (%s)", n, name, of[name][0].key, otherSource(of[name][0].object))
+			err = fmt.Errorf("%d objects come from the source %s: change them there, such as %s (%s)", n, name, first, from)
 		}
 		out = multierror.Append(out, err)
 	}

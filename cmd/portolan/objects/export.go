@@ -19,6 +19,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/maintenance/remote"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/table"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
@@ -37,9 +38,11 @@ func newExportCommand(env *environment) *cobra.Command {
 		Long: `Write all configuration of the store as text, as of one revision: objects of all
 kinds and namespaces in the order of group, kind, namespace and name, without what
 only the server sets, save for creation times, which decide between objects that
-contend.
-The same configuration is the same text, so it can be kept in git, and read by
-any version, whatever becomes of etcd; portolan import puts it back.
+contend, and for the health of workloads: the condition Healthy in the status of a
+WorkloadEntry, which an import takes over. An export of an earlier --revision has no
+health.
+The same configuration and health are the same text, so it can be kept in git, and read
+by any version, whatever becomes of etcd; portolan import puts it back.
 
 Secrets are left out: no document has their data. So are PeerPhases and KeySets,
 which servers write themselves. What comes from elsewhere, such as a directory or
@@ -64,7 +67,7 @@ It is not all of the store: history and what belongs to etcd are in a snapshot
 				if err := env.tellLeftOut(ctx, api, s); err != nil {
 					return err
 				}
-				return o.write(env.Stdout, exported(then))
+				return o.write(env.Stdout, exported(then, o.revision == 0))
 			})
 		},
 	}
@@ -92,8 +95,8 @@ func (o *exportOptions) scope(env *environment, args []string) (scope, error) {
 }
 
 // exported returns the objects of a state in canonical order, without the objects and fields
-// that only servers write.
-func exported(then state) []*unstructured.Unstructured {
+// that only servers write. Of statuses it has at most the health, which an import takes over.
+func exported(then state, withHealth bool) []*unstructured.Unstructured {
 	var keys []config.Key
 	for key := range then.objects {
 		if !schema.WrittenByServers(key.Kind) {
@@ -110,9 +113,24 @@ func exported(then state) []*unstructured.Unstructured {
 		for _, field := range []string{"resourceVersion", "uid", "generation"} {
 			unstructured.RemoveNestedField(out[i].Object, "metadata", field)
 		}
+		status := healthIn(out[i])
 		delete(out[i].Object, "status")
+		if withHealth && status != nil && key.Kind == schema.WorkloadEntry {
+			out[i].Object["status"] = status
+		}
 	}
 	return out
+}
+
+// healthIn returns the status of an object with its condition Healthy alone, nil without one.
+func healthIn(object *unstructured.Unstructured) map[string]any {
+	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	for _, c := range conditions {
+		if one, ok := c.(map[string]any); ok && one["type"] == health.ConditionType {
+			return map[string]any{"conditions": []any{one}}
+		}
+	}
+	return nil
 }
 
 // write prints objects as YAML documents, or as a list in JSON.

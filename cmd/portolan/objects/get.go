@@ -35,6 +35,7 @@ type getOptions struct {
 	absent        bool // --ignore-not-found
 	freshness     client.Freshness
 	watch         watchFlags
+	others        bool  // with -w, tables have the column of the sources
 	form          *form // what the user wrote behind -o, else nil
 	// order is the order in which objects are shown: by namespace and name unless set.
 	order func(a, b *unstructured.Unstructured) int
@@ -57,9 +58,10 @@ its metadata.resourceVersion. In wide tables PROGRAMMED is whether proxies have 
 the last change of an object, and how many of those concerned; ISSUES are the codes of
 what is odd about it, which portolan describe explains. SOURCE is where an object is
 from: the store, a directory, another control plane (xds://) or a cluster (kube://). It
-is also in the tables of which an object is from elsewhere than the store. A warning on
-stderr names each source that cannot be read as it is now, or has such objects in a form
-that is not served: portolan source describe says why.
+is also in the tables of which an object is from elsewhere than the store, and with -w in
+those of a mesh that has other sources. A warning on stderr names each source that cannot
+be read as it is now, or has such objects in a form that is not served: portolan source
+describe says why. With -w it comes also when that happens later.
 
 A server answers from its memory, which is a moment behind the store; right
 after a change made through another server, --min-revision with the revision
@@ -319,9 +321,9 @@ func (o *getOptions) rows(env *environment, f objectsOfKind, several bool) ([][]
 }
 
 // columns returns the columns of the table of one kind. That of the sources is in each table of which
-// an object is not the store's, and with -w in none but wide ones: there the columns must stay.
+// an object is not the store's, and with -w in all or none: there the columns must stay.
 func (o *getOptions) columns(f objectsOfKind, wide bool) []table.Column {
-	others := !o.watch.asked() && slices.ContainsFunc(f.objects, func(object *unstructured.Unstructured) bool { return !ofStore(object) })
+	others := o.others || !o.watch.asked() && slices.ContainsFunc(f.objects, func(object *unstructured.Unstructured) bool { return !ofStore(object) })
 	return slices.DeleteFunc(table.Columns(f.kind.GroupVersionKind), func(c table.Column) bool {
 		return c.Wide && !wide && !(others && c.Name == table.SourceName)
 	})

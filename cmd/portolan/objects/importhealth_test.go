@@ -62,3 +62,35 @@ func TestImportTakesHealthOver(t *testing.T) {
 	}
 	shown("down False " + probed + ";odd  ;unsaid True " + probed + ";up True " + probed + ";")
 }
+
+// TestExportHasTheHealth: the export of a store has the health of its workloads, and an import of it takes
+// that over: the export of the other store is the same text.
+func TestExportHasTheHealth(t *testing.T) {
+	t.Parallel()
+	first := startWithStatuses(t)
+	healthy := func(value string) string {
+		return `status: {conditions: [{type: Healthy, status: "` + value + `", reason: Probe, message: probed, lastProbeTime: "2026-01-31T12:00:00Z", lastTransitionTime: "2026-01-30T12:00:00Z"}]}` + "\n"
+	}
+	first.Must(t, checkedEntry("up", healthy("True"))+checkedEntry("down", healthy("False")), "import", "-f", "-")
+	first.Must(t, checkedEntry("unsaid", "")+clitest.Entry("web", mine), "import", "-f", "-")
+	text := first.Must(t, "", "export")
+	for word, want := range map[string]int{"\nstatus:\n  conditions:\n  - lastProbeTime: ": 2, "    status: \"True\"\n    type: Healthy\n": 1, "    status: \"False\"\n    type: Healthy\n": 1, "observedGeneration": 0, "status:": 4} {
+		if n := strings.Count(text, word); n != want {
+			t.Errorf("%q is %d times in\n%s", word, n, text)
+		}
+	}
+	second := startWithStatuses(t)
+	o := second.Do(t, text, "import", "-f", "-")
+	if o.Code != exit.OK || strings.Count(o.Out, "healthy, as its status says") != 2 || strings.Count(o.Err, "Warning") != 1 || !strings.Contains(o.Err, "workloadentry/shop/unsaid: it gets no traffic") {
+		t.Errorf("imported: %+v", o)
+	}
+	clitest.Same(t, "the export of the import", second.Must(t, "", "export"), text)
+	if o := second.Do(t, text, "apply", "-f", "-"); o.Code != exit.OK {
+		t.Errorf("applied: %+v", o)
+	}
+	clitest.Same(t, "the diff", second.Must(t, text, "diff", "-f", "-"), "")
+	revision := strings.Fields(first.Must(t, "", "get", "we", "unsaid", "-n", "shop", "--no-headers", "-o", "custom-columns=R:.metadata.resourceVersion"))[0]
+	if past := first.Must(t, "", "export", "--revision", revision); strings.Contains(past, "status") || !strings.Contains(past, "name: up") {
+		t.Errorf("the export of revision %s:\n%s", revision, past)
+	}
+}

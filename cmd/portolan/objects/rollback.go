@@ -130,7 +130,7 @@ func (o *rollbackOptions) beforeLast(ctx context.Context, env *environment, c *c
 func (o *rollbackOptions) notElsewhere(ctx context.Context, env *environment, c *client.Client, key config.Key) error {
 	from, err := foundElsewhere(ctx, c.Warning(env.warn), schema.Pilot().Kind(key.Kind), key)
 	if err == nil && from != "" {
-		err = exit.With(exit.Data, fmt.Errorf("nothing was rolled back: %s: the object comes from the source %s: change it there", key, from))
+		err = exit.With(exit.Data, fmt.Errorf("nothing was rolled back: %w", readOnly(key, from)))
 	}
 	return err
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/login"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/call"
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/client"
+	"github.com/portolan-mesh/portolan/cmd/portolan/serve"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/retry"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -64,7 +65,7 @@ func (o *getOptions) checkWatch() error {
 // it continues where it was.
 func (o *getOptions) follow(ctx context.Context, env *environment, s selection) error {
 	lasting := &environment{env.With(func(e *cli.Environment) { e.Patience = 0 })} // run prints that it waits
-	p := &page{options: o, env: lasting, several: len(s.kinds) > 1, widths: map[*schema.Schema][]int{}}
+	p := &page{options: o, env: lasting, several: len(s.kinds) > 1, widths: map[*schema.Schema][]int{}, warnings: map[*follower][]string{}}
 	var all []*follower
 	for _, kind := range s.kinds {
 		if len(s.keys) == 0 {
@@ -77,10 +78,13 @@ func (o *getOptions) follow(ctx context.Context, env *environment, s selection) 
 		}
 	}
 	var refused refusedKinds
-	err := env.Call(ctx, func(ctx context.Context, c *client.Client) error {
+	err := env.Call(ctx, func(ctx context.Context, c *client.Client) (err error) {
+		if o.others, err = o.besideStore(ctx, c); err != nil {
+			return err
+		}
 		var served []*follower
 		for _, f := range all {
-			err := f.list(ctx, c.Fresh(o.freshness).Warning(env.warn))
+			err := f.list(ctx, c.Fresh(o.freshness))
 			if s.every && refused.add(f.kind, err) {
 				continue
 			}
@@ -108,6 +112,23 @@ func (o *getOptions) follow(ctx context.Context, env *environment, s selection) 
 		return nil // the user has stopped it
 	}
 	return err
+}
+
+// besideStore says whether the tables of a watch have the column of the sources from the beginning: the
+// server has objects of other sources than the store, or does not tell this user.
+func (o *getOptions) besideStore(ctx context.Context, c *client.Client) (bool, error) {
+	if o.output != "table" {
+		return false, nil
+	}
+	var list serve.SourceList
+	err := c.JSON(ctx, serve.SourcesPath, &list)
+	switch {
+	case apierrors.IsForbidden(err):
+		return true, nil
+	case apierrors.IsNotFound(err): // an older server
+		return false, nil
+	}
+	return slices.ContainsFunc(list.Items, func(s serve.SourceStatus) bool { return !s.Writable && s.OfMesh() }), err
 }
 
 // tellMissing prints the kinds without objects. It returns an error if a named object does not
@@ -142,6 +163,21 @@ type page struct {
 	mu     sync.Mutex
 	last   *schema.Schema           // the kind printed last, nil if nothing was printed; guarded by mu
 	widths map[*schema.Schema][]int // column widths by kind; guarded by mu
+	// warnings are those of the last answer to each follower; guarded by mu.
+	warnings map[*follower][]string
+}
+
+// warn prints the warnings of an answer to a follower that no follower had before.
+func (p *page) warn(to *follower, warnings []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	had := slices.Concat(slices.Collect(maps.Values(p.warnings))...)
+	for _, w := range warnings {
+		if !slices.Contains(had, w) {
+			p.env.PrintWarning(w)
+		}
+	}
+	p.warnings[to] = warnings
 }
 
 func (p *page) follower(kind *schema.Schema, namespace string, which client.Selection) *follower {
@@ -211,7 +247,7 @@ func (f *follower) watchOnce(ctx context.Context, c *client.Client, pause *retry
 			return err
 		}
 	}
-	return c.Watch(ctx, client.Resource(f.kind), f.namespace, f.which, f.revision, func(e client.Event) error {
+	return c.Warning(f.warn).Watch(ctx, client.Resource(f.kind), f.namespace, f.which, f.revision, func(e client.Event) error {
 		f.away, f.again = false, false
 		pause.Reset()
 		f.revision = e.Object.GetResourceVersion()
@@ -221,7 +257,7 @@ func (f *follower) watchOnce(ctx context.Context, c *client.Client, pause *retry
 
 // list prints how the objects differ from those last printed.
 func (f *follower) list(ctx context.Context, c *client.Client) error {
-	list, err := c.List(ctx, client.Resource(f.kind), f.namespace, f.which)
+	list, err := c.Warning(f.warn).List(ctx, client.Resource(f.kind), f.namespace, f.which)
 	if err != nil {
 		return err
 	}
@@ -242,6 +278,8 @@ func (f *follower) list(ctx context.Context, c *client.Client) error {
 	f.revision = list.GetResourceVersion()
 	return f.printEvents(events...)
 }
+
+func (f *follower) warn(warnings []string) { f.page.warn(f, warnings) }
 
 func nameOf(object *unstructured.Unstructured) string {
 	return object.GetNamespace() + "/" + object.GetName()

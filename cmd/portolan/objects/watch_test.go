@@ -21,6 +21,12 @@ import (
 	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
 	"github.com/portolan-mesh/portolan/cmd/portolan/clitest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest"
+	"github.com/portolan-mesh/portolan/cmd/portolan/rest/resttest"
+	"github.com/portolan-mesh/portolan/cmd/portolan/serve"
+	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/refusal"
+	"github.com/portolan-mesh/portolan/storage/schema"
 )
 
 // agoNow matches the age of what a test has just done.
@@ -340,4 +346,85 @@ func TestNamespaceOfTheEnvironment(t *testing.T) {
 	}
 	clitest.Same(t, "completion", do(t, "", "--server", a.URL, "__complete", "delete", "se", "").Out, "x\n:4\n")
 	a.Must(t, "", "delete", "se/x")
+}
+
+// TestGetWatchNamesSources: where the mesh has other sources than the store, the tables of -w have the source
+// of each object from the beginning, whatever comes first. So they have for a user who may not see the sources.
+func TestGetWatchNamesSources(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		code  int
+		items []serve.SourceStatus
+		named bool
+	}{
+		"a cluster":         {200, []serve.SourceStatus{{Name: "store", Writable: true}, {Name: "files", Kind: "cluster"}}, true},
+		"the store alone":   {200, []serve.SourceStatus{{Name: "store", Writable: true}, {Name: "services/mesh", Endpoints: &serve.EndpointsStatus{}}}, false},
+		"no right to see":   {403, nil, true},
+		"an earlier server": {404, nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, files := resttest.StartBeside(t, false)
+			s.REST.Endpoint(serve.SourcesPath, func(w http.ResponseWriter, _ *http.Request) error {
+				switch test.code {
+				case 403:
+					return refusal.Forbidden("no")
+				case 404:
+					return refusal.NotFound("no")
+				}
+				rest.WriteJSON(w, 200, serve.SourceList{Items: test.items})
+				return nil
+			})
+			a := line.On(s)
+			a.Must(t, clitest.Entry("mine", mine), "apply", "-f", "-")
+			f := follow(t, a.URL, "se", "-n", "shop")
+			f.awaitOutput("\nmine ")
+			files.Publish(t, "v1", clitest.Entry("web", mine))
+			f.awaitOutput("\nweb ")
+			f.stop()
+			rows := strings.Split(strings.TrimSpace(f.out.String()), "\n")
+			for i, source := range []string{"SOURCE", "store", "files"} {
+				if words := strings.Fields(rows[i]); len(rows) != 3 || (words[len(words)-1] == source) != test.named {
+					t.Errorf("row %d of\n%s", i, f.out)
+				}
+			}
+		})
+	}
+}
+
+// TestGetWatchTellsOfRefusals: what a list would warn of is told once, when the watch begins and when it comes
+// up later, and again if it comes back.
+func TestGetWatchTellsOfRefusals(t *testing.T) {
+	t.Parallel()
+	var now atomic.Pointer[[]string]
+	say := func(warnings ...string) { now.Store(&warnings) }
+	say("source files is old")
+	a := line.On(resttest.Start(t, 0, func(o *rest.Options) {
+		o.Behind = func(read config.Key) []string {
+			if read.Kind != schema.ServiceEntry && read.Kind != schema.VirtualService {
+				t.Errorf("warnings are asked for %s", read)
+			}
+			return *now.Load()
+		}
+	}))
+	a.Must(t, clitest.Entry("x", ""), "apply", "-f", "-")
+	f, both := follow(t, a.URL, "se"), follow(t, a.URL, "se,vs")
+	f.awaitOutput("\nx ")
+	both.err.await(t, both.ctx, "No virtualservices found")
+	tell := func(told string, warnings ...string) {
+		t.Helper()
+		say(warnings...)
+		f.err.await(t, f.ctx, told)
+	}
+	const old, one, two = "Warning: source files is old\n", "Warning: web is refused\n", "Warning: api is refused\n"
+	tell(old+one, "source files is old", "web is refused")
+	both.err.await(t, both.ctx, one)
+	if both.stop(); strings.Count(both.err.String(), "Warning") != 2 {
+		t.Errorf("a watch of two kinds: %s", both.err)
+	}
+	tell(one+two, "api is refused")
+	tell(two+one, "api is refused", "web is refused")
+	if code := f.stop(); code != exit.OK || strings.Count(f.err.String(), "Warning") != 4 {
+		t.Errorf("exit code %d: %s", code, f.err)
+	}
 }

@@ -123,7 +123,8 @@ type Options struct {
 	Place func(key config.Key) string
 	// Behind warns of each source of Cache that cannot be read as it is now, and of what is read and
 	// not served as it stands in its source: an object, or without a name those of a kind, in a
-	// namespace or in all. Answers to reads have these warnings. A nil Behind warns of nothing.
+	// namespace or in all. Answers to reads have these warnings, and bookmarks of watches that ask for
+	// them. A nil Behind warns of nothing.
 	Behind func(read config.Key) []string
 	// Authenticator finds out who sends a request. Without one the server serves only its
 	// own machine.

@@ -41,7 +41,7 @@ func (s *Server) watch(c *call) error {
 		ctx, cancel = context.WithDeadline(ctx, until)
 		defer cancel()
 	}
-	w := &watcher{call: c, still: func() error { return s.reauthorize(c) }, cache: s.cache, frames: s.frames, origin: s.withOrigin, options: o, interval: s.bookmarks, outbox: outbox{w: c.w, cancel: cancel, slow: &s.watchers.slow}}
+	w := &watcher{call: c, still: func() error { return s.reauthorize(c) }, behind: func() []string { return s.behind(oneOrAll(c, o.selector)) }, cache: s.cache, frames: s.frames, origin: s.withOrigin, options: o, interval: s.bookmarks, outbox: outbox{w: c.w, cancel: cancel, slow: &s.watchers.slow}}
 	remove, err := s.watchers.add(w)
 	if err != nil {
 		return err
@@ -66,6 +66,8 @@ type watchOptions struct {
 	selector  selector
 	revision  int64
 	bookmarks bool
+	// warnings says whether bookmarks have the warnings of reads, and one comes when these change.
+	warnings bool
 	// initial says whether the present objects come first.
 	initial bool
 	timeout time.Duration
@@ -82,6 +84,9 @@ func (s *Server) parseWatch(c *call) (o watchOptions, err error) {
 		return o, refusal.BadRequest("source is for lists: leave it out")
 	}
 	o.bookmarks = truthy(c.query, "allowWatchBookmarks")
+	if o.warnings = truthy(c.query, "warnings"); o.warnings && !o.bookmarks {
+		return o, refusal.Invalid("the warnings of a watch are in its bookmarks: add allowWatchBookmarks=true")
+	}
 	o.initial = o.revision == 0
 	if c.query.Has("sendInitialEvents") {
 		o.initial = truthy(c.query, "sendInitialEvents")
@@ -124,20 +129,25 @@ const (
 	// watchPiece is how many bytes of small events are sent at once. An event of
 	// largeFrame bytes or more is sent on its own, without a copy.
 	watchPiece, largeFrame = 16 << 10, 4 << 10
+	// warningsEvery is how often a watch looks for other warnings.
+	warningsEvery = time.Second
 )
 
 // watcher serves one open watch.
 type watcher struct {
 	outbox
 	call     *call
-	still    func() error // nil as long as the client may watch
+	still    func() error    // nil as long as the client may watch
+	behind   func() []string // the warnings of a list now
 	cache    Source
 	frames   *frames
 	origin   func(*config.Config) *config.Config // adds its source to an object
 	options  watchOptions
 	interval time.Duration
 
-	out bytes.Buffer // small events not sent yet
+	out      bytes.Buffer // small events not sent yet
+	warnings string       // as config.WarningsAnnotation has them; empty before the first look
+	look     time.Time    // when to look for others
 }
 
 // run sends events until ctx ends, and then returns nil.
@@ -155,13 +165,19 @@ func (w *watcher) run(ctx context.Context, at *cache.Snapshot, initial bool) err
 	}
 	due := time.Now().Add(w.interval)
 	for ctx.Err() == nil {
-		if !time.Now().Before(due) {
+		news := w.lookForWarnings()
+		if news {
+			if err := w.still(); err != nil {
+				return w.broken(err)
+			}
+		}
+		if news || !time.Now().Before(due) {
 			if err := errors.Join(w.bookmark(at, nil), w.flush()); err != nil {
 				return err
 			}
 			due = time.Now().Add(w.interval)
 		}
-		next, err := w.next(ctx, at, due)
+		next, err := w.next(ctx, at, w.wake(due))
 		switch {
 		case next == nil && err == nil:
 			continue
@@ -211,9 +227,30 @@ func (w *watcher) watchForgotten(at *cache.Snapshot, done <-chan struct{}) {
 	})
 }
 
-// next waits for the snapshot after at, until a bookmark is due.
-func (w *watcher) next(ctx context.Context, at *cache.Snapshot, due time.Time) (*cache.Snapshot, error) {
-	wait, cancel := context.WithDeadline(ctx, due)
+// lookForWarnings looks for warnings if the client wants them and it is time, and says whether they are
+// others than before.
+func (w *watcher) lookForWarnings() (news bool) {
+	if !w.options.warnings || time.Now().Before(w.look) {
+		return false
+	}
+	w.look = time.Now().Add(warningsEvery)
+	text, _ := json.Marshal(append([]string{}, w.behind()...)) // texts always encode
+	was := w.warnings
+	w.warnings = string(text)
+	return w.warnings != was
+}
+
+// wake returns when to look whether a bookmark is due: for its time, or for other warnings.
+func (w *watcher) wake(due time.Time) time.Time {
+	if w.options.warnings && w.look.Before(due) {
+		return w.look
+	}
+	return due
+}
+
+// next waits for the snapshot after at, until a time.
+func (w *watcher) next(ctx context.Context, at *cache.Snapshot, until time.Time) (*cache.Snapshot, error) {
+	wait, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	next, err := w.cache.Next(wait, at)
 	if err != nil && wait.Err() != nil && !errors.Is(err, storage.ErrCompacted) {
@@ -342,6 +379,9 @@ func (w *watcher) event(key frameKey, object *config.Config) error {
 func (w *watcher) bookmark(at *cache.Snapshot, annotations map[string]string) error {
 	if !w.options.bookmarks {
 		return nil
+	}
+	if w.warnings != "" {
+		annotations = map[string]string{config.WarningsAnnotation: w.warnings}
 	}
 	text, err := w.call.bookmark(at.Version(), annotations)
 	if err != nil {

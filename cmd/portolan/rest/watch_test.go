@@ -322,7 +322,7 @@ func TestWatchParameters(t *testing.T) {
 	t.Parallel()
 	s := resttest.Start(t, 0, nil)
 	for query, code := range map[string]int{
-		"timeoutSeconds=x": 400, "timeoutSeconds=-1": 400, "resourceVersion=-1": 400, "labelSelector=a(": 400, "sendInitialEvents=true": 422,
+		"timeoutSeconds=x": 400, "timeoutSeconds=-1": 400, "resourceVersion=-1": 400, "labelSelector=a(": 400, "sendInitialEvents=true": 422, "warnings=true": 422,
 		"resourceVersionMatch=Exact&resourceVersion=1": 422,
 	} {
 		if a := s.Do(t, "GET", entries+"?watch=true&"+query, ""); a.Code != code {

@@ -80,6 +80,9 @@ func (s *SourceStatus) ObjectCount() (objects int) {
 	return objects
 }
 
+// OfMesh says whether the source has objects of the mesh, rather than services or secrets alone.
+func (s *SourceStatus) OfMesh() bool { return s.Endpoints == nil && s.Kind != clusterSecretsKind }
+
 // setProblem takes what is wrong with the whole source, nil for nothing.
 func (s *SourceStatus) setProblem(err error) {
 	if err != nil {

@@ -12,34 +12,36 @@ import (
 	"github.com/portolan-mesh/portolan/xds/verdict/finding"
 )
 
-// behind warns of each source beside the store that cannot be read as it is now, and of what is read
-// and not served as it stands in its source: an object, or without a name those of a kind, in a
+// behind warns of each source beside the store that cannot be read as it is now, unless it never has
+// the kind, and of what is read and not served as it stands in its source: an object, or without a name those of a kind, in a
 // namespace or in all.
 func (s *server) behind(read config.Key) (out []string) {
 	if s.sources == nil {
 		return nil
 	}
 	for _, of := range s.sources.States() {
-		if of.Err != nil {
+		reads := of.Cache.Schemas().Kind(read.Kind) != nil
+		if reads && of.Err != nil {
 			out = append(out, fmt.Sprintf("source %s cannot be read as it is now, so what is shown of it may be old or missing: %v", of.Name, of.Err))
 		}
-		these, unknown := 0, 0
+		var these []string
+		unknown := 0
 		for _, p := range refusedOf(problemsIn(of.Cache)) {
 			switch {
 			case !strings.Contains(p.Object, "/"): // no key
 				unknown++
 			case p.Object == read.String() || read.Name == "" && strings.HasPrefix(p.Object, read.String()): // "kind/namespace/"
-				these++
+				these = append(these, p.Object)
 			}
 		}
 		see := "see portolan source describe " + of.Name
 		switch {
-		case these > 0 && read.Name != "":
+		case len(these) > 0 && read.Name != "":
 			out = append(out, fmt.Sprintf("source %s has %s in a form that is not served: %s", of.Name, read, see))
-		case these > 0:
-			out = append(out, fmt.Sprintf("source %s has objects of the kind %s that are not served as they stand there (%d): %s", of.Name, read.Kind.Kind, these, see))
+		case len(these) > 0:
+			out = append(out, fmt.Sprintf("source %s has objects of the kind %s that are not served as they stand there (%d, such as %s): %s", of.Name, read.Kind.Kind, len(these), slices.Min(these), see))
 		}
-		if unknown > 0 {
+		if reads && unknown > 0 {
 			out = append(out, fmt.Sprintf("source %s has what cannot be read, and may be any object (%d): %s", of.Name, unknown, see))
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/discovery/identity/secure"
 	"github.com/portolan-mesh/portolan/discovery/identity/secure/securetest"
+	"github.com/portolan-mesh/portolan/storage/logtest"
 )
 
 // TestPairFollowsItsFiles: a new pair is used; an unusable one is reported and changes
@@ -30,7 +31,7 @@ func TestPairFollowsItsFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := &buffer{}
+	log := &logtest.Log{}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { _ = pair.Run(ctx, slog.New(slog.NewTextHandler(log, nil))) })

@@ -24,40 +24,23 @@ import (
 
 	"github.com/portolan-mesh/portolan/discovery/identity/secure"
 	"github.com/portolan-mesh/portolan/discovery/identity/secure/securetest"
+	"github.com/portolan-mesh/portolan/storage/logtest"
 	"github.com/portolan-mesh/portolan/storage/secret/secrettest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// buffer is a log that goroutines share.
-type buffer struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
 // port is a Listener that greets each client by the name in its certificate.
 type port struct {
 	address   string
 	listener  *secure.Listener
-	log       *buffer
+	log       *logtest.Log
 	authority *securetest.Authority
 }
 
 func newPort(t *testing.T, change func(*secure.Options)) *port {
 	t.Helper()
-	p := &port{log: &buffer{}, authority: securetest.New(t, "root")}
+	p := &port{log: &logtest.Log{}, authority: securetest.New(t, "root")}
 	own := securetest.TLS(p.authority.Issue(t, securetest.Leaf{Names: []string{"server"}, IPs: []string{"127.0.0.1"}}))
 	o := secure.Options{
 		Name:        "--some-address",
@@ -428,7 +411,7 @@ func TestClientsOfTLSAtAPlainPort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := &buffer{}
+	log := &logtest.Log{}
 	l := secure.Plain(inner, "--plain-address", slog.New(slog.NewTextHandler(log, nil)))
 	defer l.Close()
 	for _, begin := range []string{"PRI * HTTP/2.0", string([]byte{recordOfHandshake, 3, 1})} {

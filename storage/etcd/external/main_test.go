@@ -14,6 +14,7 @@ import (
 
 	"github.com/portolan-mesh/portolan/storage/etcd/etcdtest"
 	"github.com/portolan-mesh/portolan/storage/etcd/external"
+	"github.com/portolan-mesh/portolan/storage/logtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -82,26 +83,7 @@ func awaitReady(t *testing.T, c *external.Cluster) {
 	eventually(t, "the cluster can be used", c.Ready)
 }
 
-// lines collects log lines.
-type lines struct {
-	mu   sync.Mutex // guards text
-	text strings.Builder
-}
-
-func newLines() (*lines, *slog.Logger) {
-	l := &lines{}
+func newLines() (*logtest.Log, *slog.Logger) {
+	l := &logtest.Log{}
 	return l, slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
-}
-
-// Write implements io.Writer.
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }

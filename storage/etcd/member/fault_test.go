@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/portolan-mesh/portolan/storage/etcd/member"
+
+	"github.com/portolan-mesh/portolan/storage/logtest"
 )
 
 // TestHungChildIsReplaced pauses the store process: once that is noticed, writes fail at
@@ -105,8 +108,8 @@ func TestCrashLoopIsNoStorm(t *testing.T) {
 	dir := t.TempDir()
 	opts := childOptions(t, dir)
 	opts.BackoffMin, opts.BackoffMax = 10*time.Millisecond, 200*time.Millisecond
-	journal := &lines{}
-	opts.Logger = journal.logger()
+	journal := &logtest.Log{}
+	opts.Logger = slog.New(slog.NewTextHandler(journal, nil))
 	child, endpoint := startChild(t, opts)
 	put(t, clientOf(t, endpoint), "k", "v")
 	client, err := child.Dial(nil)
@@ -117,7 +120,7 @@ func TestCrashLoopIsNoStorm(t *testing.T) {
 	// Another process takes the lock at the moment when the store process dies.
 	release := stealLock(t, dir)
 	eventually(t, "some attempts", func() bool { return metric(t, child, "portolan_store_restarts_total") >= 4 })
-	if n := journal.count("cannot be started"); n != 1 {
+	if n := journal.Count("cannot be started"); n != 1 {
 		t.Errorf("the log tells %d times why", n)
 	}
 	err = child.Ready()

@@ -2,6 +2,7 @@ package member_test
 
 import (
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/portolan-mesh/portolan/storage/etcd/member"
 	"github.com/portolan-mesh/portolan/storage/schema"
+
+	"github.com/portolan-mesh/portolan/storage/logtest"
 )
 
 // usedDir returns a data directory with a store in which key has a value; beside is the
@@ -171,10 +174,10 @@ func TestAMarkThatCannotBeMade(t *testing.T) {
 	t.Parallel()
 	parent := t.TempDir()
 	dir := filepath.Join(parent, strings.Repeat("d", 250)) // too long a name for a mark beside it
-	var said lines
-	m := startMember(t, member.Options{DataDir: dir, Logger: said.logger()})
+	var said logtest.Log
+	m := startMember(t, member.Options{DataDir: dir, Logger: slog.New(slog.NewTextHandler(&said, nil))})
 	put(t, m.Client(), "key", "value")
-	if said.count("let a user who can do so make this file") != 1 {
+	if said.Count("let a user who can do so make this file") != 1 {
 		t.Error("it was not said that there is no mark")
 	}
 }

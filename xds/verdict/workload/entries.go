@@ -49,6 +49,7 @@ func (j *judge) workloadEntry(object *config.Config) {
 	j.sidecarAt(object, "spec", spec.GetAddress(), own, spec.GetServiceAccount())
 	j.unpinned("spec", own, spec.GetServiceAccount(), nil)
 	j.unreported(object, spec)
+	j.unreadHealth(object)
 }
 
 // offline warns if the sidecars at the address of an endpoint are all disconnected. Gateways at

@@ -51,6 +51,16 @@ func (j *judge) addUnreported(why, remedy string) {
 	})
 }
 
+// unreadHealth warns of an entry whose source says of its health what nobody can read.
+func (j *judge) unreadHealth(object *config.Config) {
+	if odd := j.OddHealthOf(object); odd != "" {
+		j.Add(verdict.Verdict{
+			Code: verdict.HealthUnread, Field: "status.conditions",
+			Message: fmt.Sprintf("the condition %s is %q, so its health is not known", health.ConditionType, odd), Remedy: health.OddRemedy,
+		})
+	}
+}
+
 // isOf says whether a proxy has proved a service account of a namespace.
 func isOf(p *status.Proxy, namespace, account string) bool {
 	who, err := identity.Parse(p.Identity)

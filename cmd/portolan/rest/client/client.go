@@ -76,7 +76,8 @@ func (c *Client) Fresh(f Freshness) *Client {
 }
 
 // Warning returns a client of the same server that passes the warnings of each answer to a Get or a
-// List to warned, those of a refusal too.
+// List to warned, those of a refusal too. During a Watch it passes all that a List would have, when it
+// begins and whenever they change.
 func (c *Client) Warning(warned func(warnings []string)) *Client {
 	warning := *c
 	warning.warned = warned

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/rest/call"
+	"github.com/portolan-mesh/portolan/storage/config"
 )
 
 // Event is an event of a watch. Type is watch.Added, Modified, Deleted or Bookmark. The
@@ -32,6 +33,9 @@ type Event struct {
 // revision, it is call.NotYet.
 func (c *Client) Watch(ctx context.Context, resource runtimeschema.GroupVersionResource, namespace string, s Selection, after string, tell func(Event) error) error {
 	query := s.add(url.Values{"watch": {"true"}, "allowWatchBookmarks": {"true"}, "resourceVersion": {after}})
+	if c.warned != nil {
+		query.Set("warnings", "true")
+	}
 	in := call.Request{Method: http.MethodGet, Path: objectPath(resource, namespace, ""), Query: query}
 	response, err := c.Send(ctx, in)
 	if err != nil {
@@ -63,6 +67,13 @@ func (c *Client) Watch(ctx context.Context, resource runtimeschema.GroupVersionR
 			return fmt.Errorf("watch %s at %s: an object cannot be read: %w", in.Path, c.Server(), err)
 		}
 		object.SetManagedFields(nil)
+		if text, ok := object.GetAnnotations()[config.WarningsAnnotation]; ok && event.Type == watch.Bookmark && c.warned != nil {
+			var warnings []string
+			if err := json.Unmarshal([]byte(text), &warnings); err != nil {
+				return fmt.Errorf("watch %s at %s: its warnings cannot be read: %w", in.Path, c.Server(), err)
+			}
+			c.warned(warnings)
+		}
 		if err := tell(Event{event.Type, object}); err != nil {
 			return err
 		}

@@ -120,10 +120,10 @@ func TestCacheRecalls(t *testing.T) {
 	if err := r.Degraded(); strings.Contains(err.Error(), "what was known") {
 		t.Errorf("once it was read it says %v", err)
 	}
-	if place := r.Place(config.Key{Kind: schema.ServiceEntry, Namespace: "shop", Name: "stays"}); !strings.Contains(place, "-n shop serviceentries.networking.istio.io stays") {
+	if place := r.Place(config.Key{Kind: schema.ServiceEntry, Namespace: "shop", Name: "stays"}); place != "kubectl get -n shop serviceentries.networking.istio.io stays" {
 		t.Fatal(place)
 	}
-	if place := kube.PlaceOf(config.Key{Name: "istio"}, "ingressclasses.networking.k8s.io"); place != "where kubectl has it as ingressclasses.networking.k8s.io istio" {
+	if place := kube.PlaceOf(config.Key{Name: "istio"}, "ingressclasses.networking.k8s.io"); place != "kubectl get ingressclasses.networking.k8s.io istio" {
 		t.Fatal(place)
 	}
 }

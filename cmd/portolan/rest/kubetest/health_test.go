@@ -106,6 +106,9 @@ func TestCacheHealth(t *testing.T) {
 	report := func(healthy bool, message string) *health.Report {
 		return &health.Report{Namespace: "shop", Name: "web", UID: "of-web", Healthy: healthy, Message: message, Probed: at, Revision: health.OfSource}
 	}
+	odd := func(says string) *health.Report {
+		return &health.Report{Namespace: "shop", Name: "web", UID: "of-web", Unknown: true, Odd: says, Revision: health.OfSource}
+	}
 	const sick = `{"type": "Healthy", "status": "False", "message": "503", "lastProbeTime": "2026-01-31T12:00:00.5Z"}`
 	well := strings.NewReplacer("False", "True", "503", "").Replace(sick)
 	const other = `, {"type": "Accepted", "status": "True"}`
@@ -115,6 +118,7 @@ func TestCacheHealth(t *testing.T) {
 		what, conditions string
 		want             *health.Report
 		same             bool // as before
+		odd              string
 	}{
 		{what: "nothing said"},
 		{what: "another condition", conditions: other[2:]},
@@ -123,6 +127,10 @@ func TestCacheHealth(t *testing.T) {
 		{what: "healthy", conditions: well + other, want: report(true, "")},
 		{what: "neither", conditions: `{"type": "Healthy", "status": "Unknown"}`},
 		{what: "no such time", conditions: strings.Replace(well, "2026-01-31T12:00:00.5Z", "noon", 1), want: &health.Report{Namespace: "shop", Name: "web", UID: "of-web", Healthy: true, Revision: health.OfSource}},
+		{what: "another word", conditions: strings.Replace(well, `"True"`, `"true"`, 1), want: odd("true"), odd: "true"},
+		{what: "a bool", conditions: strings.Replace(well, `"True"`, `true`, 1), want: odd("true"), odd: "true", same: true},
+		{what: "no status", conditions: `{"type": "Healthy"}`, want: odd("none"), odd: "none"},
+		{what: "a long word", conditions: `{"type": "Healthy", "status": "` + strings.Repeat("ä", 50) + `"}`, want: odd(strings.Repeat("ä", 40)), odd: strings.Repeat("ä", 40)},
 		{what: "not a condition", conditions: `"Healthy"`},
 		{what: "healthy again", conditions: well, want: report(true, "")},
 	} {
@@ -144,9 +152,19 @@ func TestCacheHealth(t *testing.T) {
 			t.Errorf("%s: the report has changed", step.what)
 		}
 		known = got
-	}
-	if all := r.Problems(); len(all) > 0 {
-		t.Errorf("problems: %v", all)
+		var told []string
+		for _, p := range r.Problems() {
+			if told = append(told, p.String()); !p.Warning {
+				t.Errorf("%s: %s is no warning", step.what, p)
+			}
+		}
+		var want []string
+		if step.odd != "" {
+			want = []string{fmt.Sprintf("workloadentry/shop/web: the condition Healthy of its status is %q, so its health is not known: set its status to True, False or Unknown, as text", step.odd)}
+		}
+		if d := gocmp.Diff(want, told); d != "" {
+			t.Errorf("%s: the problems (-want +got):\n%s", step.what, d)
+		}
 	}
 
 	saved, err := config.ToJSON(kube.WithHealth(last, known), "")

@@ -142,6 +142,7 @@ func (r resource) list(suffix string) *spec.Operation {
 		inQuery("consistent", "boolean", "Answers with every write that was acknowledged before the request."),
 		inQuery("watch", "boolean", "Sends the changes as they come."),
 		inQuery("allowWatchBookmarks", "boolean", "Has a watch tell now and then how far it is."),
+		inQuery("warnings", "boolean", "Has the bookmarks of a watch say, in the annotation portolan.io/warnings, what a list would warn of; one comes whenever that changes."),
 		inQuery("sendInitialEvents", "boolean", "Begins a watch with the objects that there are."),
 		inQuery("timeoutSeconds", "integer", "Ends a watch after this time."),
 	}
