@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -50,12 +52,7 @@ func TestListOfDocuments(t *testing.T) {
 				w.WriteHeader(test.code)
 				_, _ = io.WriteString(w, test.answer)
 			}))
-			c, err := New(Options{Name: "east", Content: []byte(`{"apiVersion":"v1","kind":"Config","current-context":"x","clusters":[{"name":"x","cluster":{"server":"` + server.URL +
-				`"}}],"contexts":[{"name":"x","context":{"cluster":"x","user":"x"}}],"users":[{"name":"x","user":{}}]}`)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.CloseIdleConnections()
+			c := connected(t, server)
 			var got []string
 			of := &target{resource: schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1", Resource: "serviceentries"}, kind: "ServiceEntry", labels: "a=b"}
 			from, err := of.list(t.Context(), c.link.current(), metav1.ListOptions{}, func(o Object) {
@@ -72,4 +69,57 @@ func TestListOfDocuments(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAListIsNotDecodedAtOnce: while a list of many documents is passed on, it takes little more memory than
+// its text. Not parallel: it measures the heap of the process.
+func TestAListIsNotDecodedAtOnce(t *testing.T) {
+	var entries []string
+	for n := range 500 {
+		entries = append(entries, fmt.Sprintf(`{"address":"10.7.0.1","locality":"eu/a","labels":{"app":"large","version":"%050d"}}`, n))
+	}
+	const objects = 200
+	one := `{"apiVersion":"networking.istio.io/v1","kind":"ServiceEntry","metadata":{"name":"x"},"spec":{"endpoints":[` + strings.Join(entries, ",") + `]}}`
+	server := clustertest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"apiVersion":"networking.istio.io/v1","kind":"ServiceEntryList","metadata":{"resourceVersion":"7"},"items":[`+one)
+		for range objects - 1 {
+			_, _ = io.WriteString(w, ","+one)
+		}
+		_, _ = io.WriteString(w, `]}`)
+	}))
+	heap := func() float64 {
+		var stats runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&stats)
+		return float64(stats.HeapAlloc)
+	}
+	c := connected(t, server)
+	before, during, seen := heap(), 0.0, 0
+	of := &target{resource: schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1", Resource: "serviceentries"}, kind: "ServiceEntry"}
+	_, err := of.list(t.Context(), c.link.current(), metav1.ListOptions{}, func(Object) {
+		if seen++; seen == 10 { // the most: later on less text is left
+			during = heap()
+		}
+	})
+	if err != nil || seen != objects {
+		t.Fatal(seen, err)
+	}
+	each := (during - before) / float64(objects*len(one))
+	t.Logf("a byte of the list takes %.1f bytes", each)
+	if each > 2.5 {
+		t.Errorf("a byte of the list takes %.1f bytes while the list is passed on", each)
+	}
+}
+
+// connected returns a connection to an API server.
+func connected(t *testing.T, server *httptest.Server) *Cluster {
+	t.Helper()
+	c, err := New(Options{Name: "east", Content: []byte(`{"apiVersion":"v1","kind":"Config","current-context":"x","clusters":[{"name":"x","cluster":{"server":"` + server.URL +
+		`"}}],"contexts":[{"name":"x","context":{"cluster":"x","user":"x"}}],"users":[{"name":"x","user":{}}]}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.CloseIdleConnections)
+	return c
 }
