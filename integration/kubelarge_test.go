@@ -236,7 +236,6 @@ func TestKubernetesLarge(t *testing.T) {
 	t.Logf("a server that knows them is ready after %s", since(began))
 	f.awaitLarge(each)
 	t.Logf("it has them after %s", since(began))
-	f.logMemory("known", bytes)
 	f.named("")
 
 	f.wire.passed.Store(0)
