@@ -48,3 +48,28 @@ func BenchmarkChange(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkProblems asks for the problems of a directory of which a few files are broken, as each read of
+// objects does. Each change of the directory has them listed anew.
+func BenchmarkProblems(b *testing.B) {
+	for _, count := range []int{100, 10_000} {
+		s := follow(b, fillDir(b, count))
+		for i := range 10 {
+			s.put(fmt.Sprintf("d0/bad%d.yaml", i), "a: [b\n")
+		}
+		s.await("all problems are known", func() bool { return len(s.Problems()) == 10 })
+		for name, ask := range map[string]func() int{
+			"asked again":    func() int { return len(s.Problems()) },
+			"after a change": s.ListProblems,
+		} {
+			b.Run(fmt.Sprint(name, "/among ", count), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					if n := ask(); n != 10 {
+						b.Fatal(n)
+					}
+				}
+			})
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -60,11 +61,15 @@ type Cache struct {
 	files      map[string]*document
 	claims     map[string][]*claim // by the Path of the key, the one that counts first
 	contested  map[string]bool     // keys with several claims
-	folders    map[string]map[string]int
+	faulty     map[string]bool     // files with problems of their own
+	folders    map[string]*folder
+	torn       map[string]bool // folders that are torn
 	faults     []files.Fault
 	degraded   error
 	since      time.Time
 	lastChange time.Time
+
+	problems atomic.Pointer[[]cache.Problem] // what Problems returns; nil if that is to be listed anew
 }
 
 var _ cache.ConfigStoreCache = (*Cache)(nil)
@@ -81,7 +86,7 @@ func New(o Options) *Cache {
 			Worker: o.Worker, Schemas: schema.NewSet(kinds...), History: o.History, HistoryMemory: o.HistoryMemory,
 		}),
 		o: o, files: map[string]*document{}, claims: map[string][]*claim{}, contested: map[string]bool{},
-		folders: map[string]map[string]int{},
+		faulty: map[string]bool{}, folders: map[string]*folder{}, torn: map[string]bool{},
 	}
 	if o.Registerer != nil {
 		prometheus.WrapRegistererWith(prometheus.Labels{"dir": o.Dir}, o.Registerer).MustRegister(c.collectors()...)
@@ -139,6 +144,7 @@ func (c *Cache) update(u files.Update[*parsed]) {
 	if differs || first {
 		c.lastChange = time.Now()
 	}
+	c.problems.Store(nil)
 	c.mu.Unlock()
 	cache.LogProblems(c.o.Log.With("dir", c.o.Dir), problemTexts(changes.added), problemTexts(changes.solved))
 	if differs || first {
@@ -198,6 +204,7 @@ func (c *Cache) apply(change files.Change[*parsed], concerned map[string]bool, p
 		at, _ := slices.BinarySearchFunc(all, one, compareClaims)
 		c.claims[one.path] = slices.Insert(all, at, one)
 	}
+	c.index(change.Path, next)
 	for _, p := range old.problems {
 		if !slices.ContainsFunc(next.problems, func(o problem) bool { return o.sameDocument(p) || o.sameFault(p) }) {
 			problems.solved = append(problems.solved, p)

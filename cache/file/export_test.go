@@ -23,3 +23,10 @@ func (c *Cache) Settle(before *Held, data []byte) *Held {
 	out.Broken = len(out.document.problems)
 	return out
 }
+
+// ListProblems returns how many problems there are, as if the directory had just changed.
+func (c *Cache) ListProblems() int {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return len(problemTexts(c.listProblems()))
+}

@@ -39,18 +39,32 @@ func (p problem) sameDocument(o problem) bool { return p.Document == o.Document 
 // sameFault says whether two problems are the same, wherever the document stands.
 func (p problem) sameFault(o problem) bool { return p.Object == o.Object && p.Message == o.Message }
 
-// Problems returns all problems, in the order of files and documents.
+// Problems returns all problems, in the order of files and documents. The caller must not modify
+// them. The cost follows their number, not that of the files.
 func (c *Cache) Problems() []cache.Problem {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	var out []problem
+	if known := c.problems.Load(); known != nil {
+		return *known
+	}
+	out := problemTexts(c.listProblems())
+	c.problems.Store(&out)
+	return out
+}
+
+// listProblems does the work of Problems. The caller holds mu.
+func (c *Cache) listProblems() (out []problem) {
 	for _, f := range c.faults {
 		out = append(out, problem{Place{File: f.Path}, cache.Problem{Message: f.Err.Error(), Since: f.Since, Serving: f.Held}})
 	}
-	for path, d := range c.files {
-		out = append(out, d.problems...)
-		if p, contradicts := c.namespaceMismatch(path, d); contradicts {
-			out = append(out, p)
+	for path := range c.faulty {
+		out = append(out, c.files[path].problems...)
+	}
+	for name := range c.torn {
+		for path := range c.folders[name].strays {
+			if p, contradicts := c.namespaceMismatch(path, c.files[path]); contradicts {
+				out = append(out, p)
+			}
 		}
 	}
 	for path := range c.contested {
@@ -63,7 +77,7 @@ func (c *Cache) Problems() []cache.Problem {
 		return cmp.Or(strings.Compare(a.File, b.File), cmp.Compare(a.Document, b.Document), cmp.Compare(len(a.Item), len(b.Item)),
 			strings.Compare(a.Item, b.Item), strings.Compare(a.Message, b.Message))
 	})
-	return problemTexts(out)
+	return out
 }
 
 // duplicate returns the problem of a claim that another one precedes.
@@ -74,44 +88,84 @@ func (c *claim) duplicate(first *claim) problem {
 	}}
 }
 
-// count maintains the number of objects of each namespace in each folder directly below
-// the directory.
+// folder is a folder directly below the directory. It belongs to a namespace if it has its name and at
+// least one of its objects.
+type folder struct {
+	namespaces map[string]int  // the number of its objects by namespace
+	strays     map[string]bool // its files with an object of another namespace than its name
+}
+
+// isTorn says whether the folder of a name belongs to a namespace, and has objects of others.
+func (f *folder) isTorn(name string) bool {
+	return f != nil && f.namespaces[name] > 0 && len(f.namespaces) > 1
+}
+
+// count counts an object in the folder of its file.
 func (c *Cache) count(one *claim, delta int) {
-	folder, _, ok := strings.Cut(one.File, "/")
+	name, _, ok := strings.Cut(one.File, "/")
 	if !ok {
 		return
 	}
-	of := c.folders[folder]
+	of := c.folders[name]
 	if of == nil {
-		of = map[string]int{}
-		c.folders[folder] = of
+		of = &folder{map[string]int{}, map[string]bool{}}
+		c.folders[name] = of
 	}
 	namespace := one.object.Namespace
-	if of[namespace] += delta; of[namespace] == 0 {
-		delete(of, namespace)
+	if of.namespaces[namespace] += delta; of.namespaces[namespace] == 0 {
+		delete(of.namespaces, namespace)
 	}
-	if len(of) == 0 {
-		delete(c.folders, folder)
+	if len(of.namespaces) == 0 {
+		delete(c.folders, name)
 	}
 }
 
-// namespaceMismatch warns about objects in another namespace than their folder's. A folder
-// directly below the directory belongs to a namespace if it has its name and at least
-// one of its objects.
-func (c *Cache) namespaceMismatch(file string, d *document) (problem, bool) {
-	folder, _, ok := strings.Cut(file, "/")
-	if of := c.folders[folder]; !ok || of[folder] == 0 || len(of) == 1 {
-		return problem{}, false
+// index notes whether a file may have problems, once its objects are counted.
+func (c *Cache) index(file string, d *document) {
+	note(c.faulty, file, len(d.problems) > 0)
+	name, _, ok := strings.Cut(file, "/")
+	if !ok {
+		return
 	}
+	of := c.folders[name]
+	if of != nil {
+		note(of.strays, file, d.stray(name) != nil)
+	}
+	note(c.torn, name, of.isTorn(name))
+}
+
+func note(in map[string]bool, key string, there bool) {
+	if there {
+		in[key] = true
+	} else {
+		delete(in, key)
+	}
+}
+
+// stray returns the first object of another namespace than a folder's, nil for none.
+func (d *document) stray(folder string) *claim {
 	for _, one := range d.claims {
 		if namespace := one.object.Namespace; namespace != folder && namespace != "" {
-			return problem{one.Place, cache.Problem{
-				Object: one.object.Key().String(), Since: one.since, Serving: true, Warning: true,
-				Message: fmt.Sprintf("is in the namespace %s, and other objects in the folder %s are in the namespace %s", namespace, folder, folder),
-			}}, true
+			return one
 		}
 	}
-	return problem{}, false
+	return nil
+}
+
+// namespaceMismatch warns about an object in another namespace than its folder's.
+func (c *Cache) namespaceMismatch(file string, d *document) (problem, bool) {
+	folder, _, ok := strings.Cut(file, "/")
+	if !ok || !c.folders[folder].isTorn(folder) {
+		return problem{}, false
+	}
+	one := d.stray(folder)
+	if one == nil {
+		return problem{}, false
+	}
+	return problem{one.Place, cache.Problem{
+		Object: one.object.Key().String(), Since: one.since, Serving: true, Warning: true,
+		Message: fmt.Sprintf("is in the namespace %s, and other objects in the folder %s are in the namespace %s", one.object.Namespace, folder, folder),
+	}}, true
 }
 
 type problemChanges struct{ added, solved []problem }
@@ -132,15 +186,7 @@ func (c *Cache) Degraded() error {
 func (c *Cache) Whole() bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	if c.Snapshot() == nil || c.degraded != nil || len(c.faults) > 0 {
-		return false
-	}
-	for _, d := range c.files {
-		if len(d.problems) > 0 {
-			return false
-		}
-	}
-	return true
+	return c.Snapshot() != nil && c.degraded == nil && len(c.faults) == 0 && len(c.faulty) == 0
 }
 
 // Status is the state of a directory.
@@ -165,8 +211,8 @@ func (c *Cache) Status() Status {
 		Dir: c.o.Dir, Files: len(c.files), Objects: len(c.claims), LastChange: c.lastChange,
 		Broken: len(c.faults) + len(c.contested), Degraded: c.degraded, Since: c.since,
 	}
-	for _, d := range c.files {
-		s.Broken += len(d.problems)
+	for path := range c.faulty {
+		s.Broken += len(c.files[path].problems)
 	}
 	return s
 }

@@ -22,7 +22,7 @@ type chaos struct {
 	round  int
 }
 
-func (c *chaos) folder() string { return []string{"", "d0", "d1", "d0/e", "d1/e"}[c.random.IntN(5)] }
+func (c *chaos) folder() string { return []string{"", "a", "b", "a/e", "b/e"}[c.random.IntN(5)] }
 
 func (c *chaos) path() string {
 	return filepath.Join(c.dir, c.folder(), fmt.Sprintf("f%d.yaml", c.random.IntN(4)))
@@ -37,7 +37,11 @@ func (c *chaos) text(broken bool) string {
 		if broken && c.random.IntN(4) == 0 {
 			out = append(out, "a: [")
 		} else {
-			out = append(out, entry(c.t, name, c.round))
+			text := entry(c.t, name, c.round)
+			if c.random.IntN(4) == 0 {
+				text = strings.Replace(text, "namespace: a\n", "namespace: b\n", 1)
+			}
+			out = append(out, text)
 		}
 	}
 	return strings.Join(out, "\n---\n")
@@ -59,10 +63,10 @@ func (c *chaos) edit() {
 	case 5:
 		_ = os.Rename(c.path(), c.path())
 	case 6:
-		_ = os.Rename(filepath.Join(c.dir, "d0"), filepath.Join(c.dir, "d1"))
-		_ = os.Rename(filepath.Join(c.dir, "d1", "e"), filepath.Join(c.dir, "d0"))
+		_ = os.Rename(filepath.Join(c.dir, "a"), filepath.Join(c.dir, "b"))
+		_ = os.Rename(filepath.Join(c.dir, "b", "e"), filepath.Join(c.dir, "a"))
 	case 7:
-		_ = os.RemoveAll(filepath.Join(c.dir, []string{"d0", "d1", "d0/e"}[c.random.IntN(3)]))
+		_ = os.RemoveAll(filepath.Join(c.dir, []string{"a", "b", "a/e"}[c.random.IntN(3)]))
 	}
 }
 

@@ -24,14 +24,26 @@ func Encode(object *config.Config, writeID []byte) ([]byte, error) {
 	return encode(object, writeID, &envelope.Envelope{})
 }
 
-// encode fills in an envelope, and keeps the fields of a newer writer in it and in its
-// spec. The spec of the object may be encoded already.
+// encode returns the value of an object, with what fill keeps of an envelope.
 func encode(object *config.Config, writeID []byte, into *envelope.Envelope) ([]byte, error) {
+	if err := fill(object, writeID, into); err != nil {
+		return nil, err
+	}
+	value, err := envelope.Encode(into)
+	if err != nil {
+		return nil, fmt.Errorf("encode %s: %w", object.Key(), err)
+	}
+	return value, nil
+}
+
+// fill fills in an envelope, and keeps the fields of a newer writer in it and in its
+// spec. The spec of the object may be encoded already.
+func fill(object *config.Config, writeID []byte, into *envelope.Envelope) error {
 	spec, encoded := object.Spec.(*anypb.Any)
 	if !encoded {
 		value, err := config.MarshalSpec(object.Spec, into.Spec.GetValue())
 		if err != nil {
-			return nil, fmt.Errorf("encode the spec of %s: %w", object.Key(), err)
+			return fmt.Errorf("encode the spec of %s: %w", object.Key(), err)
 		}
 		spec = &anypb.Any{TypeUrl: config.SpecType(object.Spec), Value: value}
 	}
@@ -48,11 +60,7 @@ func encode(object *config.Config, writeID []byte, into *envelope.Envelope) ([]b
 	if len(into.Written) > 0 {
 		into.WrittenOf = hashOf(spec.Value)
 	}
-	value, err := envelope.Encode(into)
-	if err != nil {
-		return nil, fmt.Errorf("encode %s: %w", object.Key(), err)
-	}
-	return value, nil
+	return nil
 }
 
 // Decode decodes an object, under the canonical version of its kind, with the mod
@@ -78,11 +86,11 @@ func decode(kv *mvccpb.KeyValue, key config.Key, kind *schema.Schema, domain str
 	if err != nil {
 		return nil, nil, undecodable(kv, fmt.Sprintf("its spec: %v", err))
 	}
-	return assemble(kv, key, wrapper, domain, spec), wrapper, nil
+	return assemble(key, version(kv.ModRevision), wrapper, domain, spec), wrapper, nil
 }
 
 // assemble makes an object of the parts of its value.
-func assemble(kv *mvccpb.KeyValue, key config.Key, wrapper *envelope.Envelope, domain string, spec any) *config.Config {
+func assemble(key config.Key, version string, wrapper *envelope.Envelope, domain string, spec any) *config.Config {
 	out := &config.Config{
 		Meta: config.Meta{
 			GroupVersionKind:  key.Kind,
@@ -93,7 +101,7 @@ func assemble(kv *mvccpb.KeyValue, key config.Key, wrapper *envelope.Envelope, d
 			Annotations:       wrapper.Annotations,
 			OwnerReferences:   owners(wrapper.OwnerReferences),
 			ManagedFields:     managers(wrapper.ManagedFields),
-			ResourceVersion:   version(kv.ModRevision),
+			ResourceVersion:   version,
 			CreationTimestamp: time.Unix(wrapper.CreationTime, 0).UTC(),
 			Generation:        wrapper.Generation,
 			UID:               wrapper.Uid,
@@ -184,15 +192,23 @@ func openObject(kv *mvccpb.KeyValue, key config.Key) (*envelope.Envelope, error)
 	if err := open(kv, wrapper); err != nil {
 		return nil, err
 	}
-	if wrapper.Group != key.Kind.Group || wrapper.Kind != key.Kind.Kind ||
-		wrapper.Namespace != key.Namespace || wrapper.Name != key.Name {
-		return nil, undecodable(kv, fmt.Sprintf("it is the value of another object: %s/%s %s/%s",
-			wrapper.Group, wrapper.Kind, wrapper.Namespace, wrapper.Name))
-	}
-	if wrapper.Spec == nil {
-		return nil, undecodable(kv, "it has no spec")
+	if fault := faultOf(wrapper, key); fault != "" {
+		return nil, undecodable(kv, fault)
 	}
 	return wrapper, nil
+}
+
+// faultOf says why an envelope is not the one of an object; empty if it is.
+func faultOf(wrapper *envelope.Envelope, key config.Key) string {
+	switch {
+	case wrapper.GetGroup() != key.Kind.Group || wrapper.GetKind() != key.Kind.Kind ||
+		wrapper.GetNamespace() != key.Namespace || wrapper.GetName() != key.Name:
+		return fmt.Sprintf("it is the value of another object: %s/%s %s/%s",
+			wrapper.GetGroup(), wrapper.GetKind(), wrapper.GetNamespace(), wrapper.GetName())
+	case wrapper.GetSpec() == nil:
+		return "it has no spec"
+	}
+	return ""
 }
 
 // version returns a revision as an opaque version.

@@ -16,6 +16,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/portolan-mesh/portolan/storage/cores"
 	"github.com/portolan-mesh/portolan/storage/etcd/envelope"
 )
 
@@ -168,10 +169,20 @@ func (s *Store) ReadRegistry(ctx context.Context, source string) (RegistryConten
 	var out RegistryContent
 	err := restartIfCompacted(func() error {
 		out = RegistryContent{Buckets: map[uint32]RegistryBucket{}}
-		_, err := s.walk(ctx, Range{Prefix: RegistryPrefix + source + "/", LargeValues: true}, func(kv *mvccpb.KeyValue) {
-			if err := out.add(kv); err != nil {
-				s.o.Log.WarnContext(ctx, "what was saved of a registry is left out", "key", string(kv.Key), "revision", kv.ModRevision, "err", err)
+		_, err := Range{Prefix: RegistryPrefix + source + "/", LargeValues: true}.Pages(ctx, s.get, func(page []*mvccpb.KeyValue) error {
+			parts := make([]registryPart, len(page))
+			cores.Each(len(page), func(i int) { parts[i] = partOf(page[i]) })
+			for i, part := range parts {
+				switch {
+				case part.err != nil:
+					s.o.Log.WarnContext(ctx, "what was saved of a registry is left out", "key", string(page[i].Key), "revision", page[i].ModRevision, "err", part.err)
+				case part.head != nil:
+					out.Head = part.head
+				default:
+					out.Buckets[part.number] = part.bucket
+				}
 			}
+			return nil
 		})
 		return err
 	})
@@ -181,16 +192,22 @@ func (s *Store) ReadRegistry(ctx context.Context, source string) (RegistryConten
 	return out, nil
 }
 
-func (c *RegistryContent) add(kv *mvccpb.KeyValue) (err error) {
+// registryPart is what a key of a source has: a head or a bucket.
+type registryPart struct {
+	head   *RegistryHead
+	number uint32
+	bucket RegistryBucket
+	err    error
+}
+
+func partOf(kv *mvccpb.KeyValue) (p registryPart) {
 	if strings.HasSuffix(string(kv.Key), "/"+registryHead) {
-		c.Head, err = DecodeRegistryHead(kv)
-		return err
+		p.head, p.err = DecodeRegistryHead(kv)
+		return p
 	}
-	number, items, err := DecodeRegistryBucket(kv)
-	if err == nil {
-		c.Buckets[number] = RegistryBucket{items, len(kv.Value)}
-	}
-	return err
+	p.bucket.Bytes = len(kv.Value)
+	p.number, p.bucket.Items, p.err = DecodeRegistryBucket(kv)
+	return p
 }
 
 // RegistryHeads reads the heads of all sources. If a head cannot be decoded, it has only

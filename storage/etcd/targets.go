@@ -117,7 +117,7 @@ func (s *Store) addEncoded(t *targets, key config.Key, kv *mvccpb.KeyValue) bool
 		return false
 	}
 	t.kvs[key], t.wrappers[key] = kv, wrapper
-	t.objects[key] = assemble(kv, key, wrapper, s.o.Domain, wrapper.Spec)
+	t.objects[key] = assemble(key, version(kv.ModRevision), wrapper, s.o.Domain, wrapper.Spec)
 	return true
 }
 

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -100,27 +99,13 @@ func (l *lister[T]) ListWithContext(ctx context.Context, o metav1.ListOptions) (
 	defer l.lists.Done()
 	ctx, cancel := context.WithTimeoutCause(ctx, l.link.o.Timeout, l.link.late())
 	defer cancel()
-	list, err := l.state.target.list(ctx, l.link.current(), o)
+	out := &itemList[T]{}
+	from, err := l.state.target.list(ctx, l.link.current(), o, func(object Object) { out.Items = append(out.Items, l.item(object)) })
 	if err != nil {
 		l.state.lost(ctx, "list", err)
 		return nil, err
 	}
-	from, err := meta.ListAccessor(list)
-	if err != nil {
-		return nil, err
-	}
-	out := &itemList[T]{ListMeta: metav1.ListMeta{
-		ResourceVersion: from.GetResourceVersion(), Continue: from.GetContinue(), RemainingItemCount: from.GetRemainingItemCount(),
-	}}
-	err = meta.EachListItem(list, func(o runtime.Object) error {
-		if object, ok := o.(Object); ok {
-			out.Items = append(out.Items, l.item(object))
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
+	out.ListMeta = metav1.ListMeta{ResourceVersion: from.GetResourceVersion(), Continue: from.GetContinue(), RemainingItemCount: from.GetRemainingItemCount()}
 	l.state.answered("list")
 	return out, nil
 }

@@ -104,6 +104,9 @@ func (a *among) readBy(ctx context.Context, env *environment, c *client.Client, 
 	if err != nil || a.anySource {
 		return all, err
 	}
+	if a.selector == "" && !slices.ContainsFunc(all, func(s storedOnly) bool { return !ofStore(s.object) }) {
+		return all, nil // nothing hides an object of the store
+	}
 	stored, err := a.list(ctx, env, c, selected, namespace, true) // those too that an object of another source hides
 	if err != nil {
 		return nil, err

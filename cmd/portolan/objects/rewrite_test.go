@@ -2,13 +2,16 @@ package objects
 
 import (
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/portolan-mesh/portolan/cmd/portolan/cli"
 	"github.com/portolan-mesh/portolan/cmd/portolan/clitest"
 	"github.com/portolan-mesh/portolan/cmd/portolan/exit"
+	"github.com/portolan-mesh/portolan/storage/config"
 )
 
 func TestLabelAndAnnotate(t *testing.T) {
@@ -216,4 +219,31 @@ func TestRewriteSecrets(t *testing.T) {
 	clitest.Same(t, "patch", a.Must(t, "", "patch", "secret/clients", "-n", "shop", "-p", "metadata: {labels: {d: e}}"), "secret/shop/clients  configured  rev 5\n")
 	clitest.Same(t, "the data", sealed(), before)
 	clitest.Same(t, "the labels", a.Must(t, "", "label", "secret/clients", "-n", "shop", "--list"), "secret/shop/clients  a=c\nsecret/shop/clients  d=e\n")
+}
+
+// TestAllIsListedOnce: without objects of other sources none of the store is hidden, so one list has them all.
+func TestAllIsListedOnce(t *testing.T) {
+	t.Parallel()
+	const list = `{"apiVersion": "networking.istio.io/v1", "kind": "ServiceEntryList", "metadata": {"resourceVersion": "7"}, "items": [
+		{"apiVersion": "networking.istio.io/v1", "kind": "ServiceEntry", "metadata": {"name": "x", "namespace": "default", "annotations": {%q: %q}}, "spec": {"hosts": ["x.shop"]}}]}`
+	for name, test := range map[string]struct {
+		args   []string
+		source string
+		lists  int32
+	}{
+		"all":                     {[]string{"--all"}, "", 1},
+		"all, with other sources": {[]string{"--all"}, "kube://east", 2},
+		"some":                    {[]string{"-l", "app=web"}, "", 2}, // a hidden one may have the label
+	} {
+		var lists atomic.Int32
+		o, err := serving(t, func(r *http.Request) any { // which does not answer the write
+			if r.Method == http.MethodGet {
+				lists.Add(1)
+			}
+			return fmt.Sprintf(list, config.SourceAnnotation, test.source)
+		}, append([]string{"label", "se", "app=web"}, test.args...)...)
+		if lists.Load() != test.lists {
+			t.Errorf("%s: %d lists, want %d: %+v %v", name, lists.Load(), test.lists, o, err)
+		}
+	}
 }

@@ -183,11 +183,16 @@ func TestRestoreTakesHealthOver(t *testing.T) {
 			t.Errorf("%s: %s", verb, text)
 		}
 	}
+	// The first condition Healthy counts, and says nothing here.
+	a := s.Do(t, "POST", batches, batchOf(write("restore", workload("unknown", "", condition("Unknown", `},{"type":"Healthy","status":"True"`)))))
+	if a.Code != 200 || !strings.Contains(a.Body, "its status has no condition Healthy that is True or False") {
+		t.Errorf("a first condition that says nothing: %d %s", a.Code, a.Body)
+	}
 	bad := s.Do(t, "POST", batches, batchOf(write("restore", workload("bad", "", condition("True", `,"lastProbeTime":"1950-01-01T00:00:00Z"`)))))
 	if bad.Code != 422 || !strings.Contains(bad.Body, "operations[0].object.status.conditions[0].lastProbeTime") {
 		t.Errorf("a bad time: %d %s", bad.Code, bad.Body)
 	}
-	a := resttest.Start(t, 0, nil).Do(t, "POST", batches, batchOf(write("restore", workload("a", "", condition("True", "")))))
+	a = resttest.Start(t, 0, nil).Do(t, "POST", batches, batchOf(write("restore", workload("a", "", condition("True", "")))))
 	if a.Code != 200 || !strings.Contains(a.Body, "workloadentry/shop/a: the condition Healthy of its status is not taken over: this server keeps no health") {
 		t.Errorf("a server that keeps no health: %d %s", a.Code, a.Body)
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/portolan-mesh/portolan/storage"
 	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/schema"
-	"github.com/portolan-mesh/portolan/storage/status"
 )
 
 // A restored WorkloadEntry comes with the condition Healthy of its status: as the report of its health,
@@ -20,12 +19,12 @@ func (b *batchCall) restoredHealth(i int, read reading) *health.Report {
 	if read.status == nil || !isKind(read.object.GroupVersionKind, schema.WorkloadEntry) {
 		return nil
 	}
-	for k, one := range conditionsOf(read.status).GetConditions() {
-		if one.GetType() == health.ConditionType && (one.GetStatus() == status.True || one.GetStatus() == status.False) {
-			return readHealth(one, objectField(i, fmt.Sprintf("status.conditions[%d]", k)), &b.faults)
-		}
+	all := conditionsOf(read.status).GetConditions()
+	if health.FromConditions(all) == nil {
+		return nil
 	}
-	return nil
+	one := health.In(all)
+	return readHealth(one, objectField(i, fmt.Sprintf("status.conditions[%d]", slices.Index(all, one))), &b.faults)
 }
 
 // healthOf says in the answer what became of the health of restored objects. An object that exists and has

@@ -21,6 +21,7 @@ import (
 	"github.com/portolan-mesh/portolan/discovery/lastknown"
 	"github.com/portolan-mesh/portolan/storage/config"
 	"github.com/portolan-mesh/portolan/storage/cores"
+	"github.com/portolan-mesh/portolan/storage/etcd"
 	"github.com/portolan-mesh/portolan/storage/etcd/election"
 	"github.com/portolan-mesh/portolan/storage/health"
 	"github.com/portolan-mesh/portolan/storage/pmap"
@@ -120,7 +121,9 @@ func (c *clusterSource) SourceName() string {
 type savedObject config.Config
 
 // Value implements lastknown.Item.
-func (o *savedObject) Value() ([]byte, error) { return config.ToJSON((*config.Config)(o), "") }
+func (o *savedObject) Value() ([]byte, error) {
+	return etcd.EncodeSourceObject((*config.Config)(o))
+}
 
 // Known implements lastknown.Source.
 func (c *clusterSource) Known() (lastknown.Known, bool) {
@@ -175,14 +178,19 @@ func (c *clusterSource) recall(ctx context.Context, memory lastknown.Memory, s *
 		return nil, time.Time{}, err
 	}
 	paths := slices.Sorted(maps.Keys(recalled.Items))
+	values := make([][]byte, len(paths))
+	for i, path := range paths {
+		values[i] = recalled.Items[path]
+	}
+	clear(recalled.Items) // so that the memory of a value is free once its object is there
 	objects = make([]*config.Config, len(paths))
 	cores.Each(len(paths), func(i int) {
-		object, err := config.FromJSON(recalled.Items[paths[i]], s.configs.Schemas().Type)
-		if err != nil { // a newer server may have saved it
+		object, err := etcd.DecodeSourceObject(paths[i], values[i], s.configs.Schemas(), s.o.Mesh.Domain)
+		if values[i] = nil; err != nil { // a newer server may have saved it
 			s.log(loglevel.Cache).Warn("an object that was saved of a cluster is left out", "cluster", c.name, "path", paths[i], "err", err)
 			return
 		}
-		object.Domain, objects[i] = s.o.Mesh.Domain, object
+		objects[i] = object
 	})
 	objects = slices.DeleteFunc(objects, func(o *config.Config) bool { return o == nil })
 	return objects, recalled.Confirmed, nil

@@ -9,6 +9,7 @@ package envelope
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	anypb "google.golang.org/protobuf/types/known/anypb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -260,11 +261,76 @@ func (x *RegistryItem) GetValue() []byte {
 	return nil
 }
 
+// SourceObject is an object of a cluster: the value of an item under config-kube. Older
+// servers wrote JSON.
+type SourceObject struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The object, as in the tree of configuration. It must agree with the key of the item.
+	Object *Envelope `protobuf:"bytes,1,opt,name=object,proto3" json:"object,omitempty"`
+	// The version that the cache of the source gave it.
+	Version string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	// What the object is saved with as its status, such as the health of a WorkloadEntry.
+	Status        *anypb.Any `protobuf:"bytes,3,opt,name=status,proto3" json:"status,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SourceObject) Reset() {
+	*x = SourceObject{}
+	mi := &file_registry_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SourceObject) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SourceObject) ProtoMessage() {}
+
+func (x *SourceObject) ProtoReflect() protoreflect.Message {
+	mi := &file_registry_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SourceObject.ProtoReflect.Descriptor instead.
+func (*SourceObject) Descriptor() ([]byte, []int) {
+	return file_registry_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *SourceObject) GetObject() *Envelope {
+	if x != nil {
+		return x.Object
+	}
+	return nil
+}
+
+func (x *SourceObject) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *SourceObject) GetStatus() *anypb.Any {
+	if x != nil {
+		return x.Status
+	}
+	return nil
+}
+
 var File_registry_proto protoreflect.FileDescriptor
 
 const file_registry_proto_rawDesc = "" +
 	"\n" +
-	"\x0eregistry.proto\x12\x13portolan.storage.v1\"t\n" +
+	"\x0eregistry.proto\x12\x13portolan.storage.v1\x1a\x0eenvelope.proto\x1a\x19google/protobuf/any.proto\"t\n" +
 	"\fRegistryHead\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x1c\n" +
 	"\tconfirmed\x18\x02 \x01(\x03R\tconfirmed\x12\x18\n" +
@@ -278,7 +344,11 @@ const file_registry_proto_rawDesc = "" +
 	"\x05items\x18\x01 \x03(\v2!.portolan.storage.v1.RegistryItemR\x05items\"6\n" +
 	"\fRegistryItem\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05valueB9Z7github.com/portolan-mesh/portolan/storage/etcd/envelopeb\x06proto3"
+	"\x05value\x18\x02 \x01(\fR\x05value\"\x8d\x01\n" +
+	"\fSourceObject\x125\n" +
+	"\x06object\x18\x01 \x01(\v2\x1d.portolan.storage.v1.EnvelopeR\x06object\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\x12,\n" +
+	"\x06status\x18\x03 \x01(\v2\x14.google.protobuf.AnyR\x06statusB9Z7github.com/portolan-mesh/portolan/storage/etcd/envelopeb\x06proto3"
 
 var (
 	file_registry_proto_rawDescOnce sync.Once
@@ -292,20 +362,25 @@ func file_registry_proto_rawDescGZIP() []byte {
 	return file_registry_proto_rawDescData
 }
 
-var file_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_registry_proto_goTypes = []any{
 	(*RegistryHead)(nil),   // 0: portolan.storage.v1.RegistryHead
 	(*RegistryBucket)(nil), // 1: portolan.storage.v1.RegistryBucket
 	(*RegistryItems)(nil),  // 2: portolan.storage.v1.RegistryItems
 	(*RegistryItem)(nil),   // 3: portolan.storage.v1.RegistryItem
+	(*SourceObject)(nil),   // 4: portolan.storage.v1.SourceObject
+	(*Envelope)(nil),       // 5: portolan.storage.v1.Envelope
+	(*anypb.Any)(nil),      // 6: google.protobuf.Any
 }
 var file_registry_proto_depIdxs = []int32{
 	3, // 0: portolan.storage.v1.RegistryItems.items:type_name -> portolan.storage.v1.RegistryItem
-	1, // [1:1] is the sub-list for method output_type
-	1, // [1:1] is the sub-list for method input_type
-	1, // [1:1] is the sub-list for extension type_name
-	1, // [1:1] is the sub-list for extension extendee
-	0, // [0:1] is the sub-list for field type_name
+	5, // 1: portolan.storage.v1.SourceObject.object:type_name -> portolan.storage.v1.Envelope
+	6, // 2: portolan.storage.v1.SourceObject.status:type_name -> google.protobuf.Any
+	3, // [3:3] is the sub-list for method output_type
+	3, // [3:3] is the sub-list for method input_type
+	3, // [3:3] is the sub-list for extension type_name
+	3, // [3:3] is the sub-list for extension extendee
+	0, // [0:3] is the sub-list for field type_name
 }
 
 func init() { file_registry_proto_init() }
@@ -313,13 +388,14 @@ func file_registry_proto_init() {
 	if File_registry_proto != nil {
 		return
 	}
+	file_envelope_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_registry_proto_rawDesc), len(file_registry_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
