@@ -3,6 +3,7 @@ package kubetest_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"path"
@@ -26,6 +27,8 @@ type keptStatuses struct {
 	mu            sync.Mutex // guards the fields below
 	all           map[string]any
 	reads, writes int
+	at            []time.Time     // of the writes
+	invalid       map[string]bool // names of those whose statuses are refused
 }
 
 func keepStatuses(t *testing.T, api *kubetest.API) *keptStatuses {
@@ -43,8 +46,13 @@ func keepStatuses(t *testing.T, api *kubetest.API) *keptStatuses {
 			if text, err := io.ReadAll(r.Body); err != nil || json.Unmarshal(text, &applied) != nil {
 				t.Errorf("%s %s: %s %v", r.Method, r.URL, text, err)
 			}
-			k.all[name], object = applied["status"], name
 			k.writes++
+			k.at = append(k.at, time.Now())
+			if k.invalid[name] {
+				kubetest.Refuse(w, http.StatusUnprocessableEntity, "Invalid", "the status is not valid")
+				return true
+			}
+			k.all[name], object = applied["status"], name
 		} else {
 			k.reads++
 		}
@@ -147,6 +155,43 @@ func TestStatusWriterCompares(t *testing.T) {
 				t.Errorf("%d writes, want %d: %s", kept.writes, test.writes, got)
 			}
 		})
+	}
+}
+
+// A writer with many objects writes at most 20 a second, those that the cluster refuses included. It
+// writes each once.
+func TestStatusWriterRate(t *testing.T) {
+	t.Parallel()
+	const objects, pause = 24, 50 * time.Millisecond
+	api := kubetest.Start(t)
+	kept := keepStatuses(t, api)
+	kept.invalid = map[string]bool{}
+	var all []string
+	for i := range objects {
+		name := fmt.Sprintf("e%02d", i)
+		write(t, api, name, "a.example")
+		kept.invalid[name] = i%3 == 0
+		all = append(all, "ServiceEntry "+name)
+	}
+	r := run(t, api)
+	r.await(all...)
+	looks := writeStatuses(t, r, "")
+	writes := func() []time.Time {
+		kept.mu.Lock()
+		defer kept.mu.Unlock()
+		return slices.Clone(kept.at)
+	}
+	r.until("all are written", func() bool { return len(writes()) >= objects })
+	before := looks.Load()
+	r.until("the writer has looked again", func() bool { return looks.Load() > before+1 })
+	at := writes()
+	if len(at) != objects {
+		t.Errorf("%d writes, want %d", len(at), objects)
+	}
+	for i := 1; i < len(at); i++ {
+		if apart := at[i].Sub(at[i-1]); apart < pause {
+			t.Errorf("write %d comes %s after the one before it", i, apart)
+		}
 	}
 }
 
