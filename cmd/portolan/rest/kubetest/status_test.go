@@ -195,6 +195,56 @@ func TestStatusWriterRate(t *testing.T) {
 	}
 }
 
+// A kind whose statuses the account may not write stops those of no other kind. All rights that are
+// missing are named at once, and none is tried twice in a row.
+func TestStatusWriterWithoutRights(t *testing.T) {
+	t.Parallel()
+	api := kubetest.Start(t)
+	write(t, api, "one", "a.example")
+	write(t, api, "two", "a.example")
+	const group = "/apis/networking.istio.io/v1/namespaces/shop/"
+	for resource, document := range map[string]string{
+		"destinationrules": `{"apiVersion":"networking.istio.io/v1","kind":"DestinationRule","metadata":{"name":"first"},"spec":{"host":"a.example"}}`,
+		"workloadentries":  `{"apiVersion":"networking.istio.io/v1","kind":"WorkloadEntry","metadata":{"name":"last"},"spec":{"address":"10.0.0.1"}}`,
+	} {
+		if got := api.Do(t, "POST", group+resource, document); got.Code != http.StatusCreated {
+			t.Fatal(got)
+		}
+	}
+	var mu sync.Mutex // guards the variables below
+	tries, written := map[string]int{}, map[string]bool{}
+	api.Harm(func(w http.ResponseWriter, r *http.Request) bool {
+		path := strings.TrimPrefix(r.URL.Path, group)
+		mu.Lock()
+		defer mu.Unlock()
+		verb := kubetest.Verb(r)
+		switch resource, _, _ := strings.Cut(path, "/"); {
+		case resource == "destinationrules" && verb == "get", resource == "serviceentries" && verb == "patch":
+			tries[resource]++
+			kubetest.Refuse(w, http.StatusForbidden, "Forbidden", `User "follower" cannot do so`)
+			return true
+		case verb == "patch":
+			written[path] = true
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = fmt.Fprintf(w, `{"apiVersion":"networking.istio.io/v1","kind":"Any","metadata":{"name":"any"}}`)
+			return true
+		}
+		return false
+	})
+	r := run(t, api)
+	r.await("DestinationRule first", "ServiceEntry one", "ServiceEntry two", "WorkloadEntry last")
+	writeStatuses(t, r, "")
+	r.until("the rights are named", func() bool {
+		return len(r.Problems()) == 1 && strings.Contains(r.Problems()[0].Message, "may not get destinationrules.networking.istio.io ") &&
+			strings.Contains(r.Problems()[0].Message, "may not patch serviceentries.networking.istio.io/status ")
+	})
+	mu.Lock()
+	if got := fmt.Sprint(tries, written); got != "map[destinationrules:1 serviceentries:1] map[workloadentries/last/status:true]" {
+		t.Errorf("refused requests, and statuses that were written: %s", got)
+	}
+	mu.Unlock()
+}
+
 // writeStatuses runs a StatusWriter for the objects of a source, with a report on each object that
 // there is. It counts how often that looks for changes.
 func writeStatuses(t *testing.T, r running, source string) (looks *atomic.Int64) {
