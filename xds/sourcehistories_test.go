@@ -61,11 +61,11 @@ func newPlaces(t testing.TB) *places {
 func (s *places) step(draw *rand.Rand) {
 	s.t.Helper()
 	gone := draw.IntN(4) == 0
-	if draw.IntN(10) == 0 {
+	if draw.IntN(30) == 0 {
 		s.selectNamespaces([]string{"[]", "[{}]", "[{matchLabels: {app: shop}}]", "[{matchLabels: {app: other}}]"}[draw.IntN(4)])
 		return
 	}
-	name := []string{"east", "west", "store", "files", "north"}[draw.IntN(5)]
+	name := []string{"east", "west", "store", "files", "north", "east", "west"}[draw.IntN(7)]
 	api := s.clusters[name]
 	if name == "north" {
 		api = s.secrets.remote[draw.IntN(2)]
@@ -74,7 +74,7 @@ func (s *places) step(draw *rand.Rand) {
 	case api != nil && gone:
 		api.drop(draw.IntN)
 		return
-	case api != nil && n == 0:
+	case api != nil && n < 2:
 		api.write(s.pairOfCluster(draw))
 		return
 	case api != nil:
@@ -131,7 +131,7 @@ func (s *places) check(err error) {
 func drawnOfAny(draw *rand.Rand) document {
 	n := func(of int) int { return draw.IntN(of) }
 	pick := func(of ...string) string { return of[n(len(of))] }
-	host := func() string { return fmt.Sprintf("h%d.shop.svc.cluster.local", n(3)) }
+	host := func() string { return fmt.Sprintf("h%d.shop.svc.cluster.local", n(4)) }
 	istio := func(kind, resource, name, spec string) document {
 		return document{group: "networking.istio.io", version: "v1", kind: kind, resource: resource, namespace: "shop", name: name, body: `"spec": ` + spec}
 	}
@@ -144,7 +144,7 @@ func drawnOfAny(draw *rand.Rand) document {
 		if n(2) == 0 {
 			of = fmt.Sprintf(`"workloadSelector": {"labels": {"app": "w%d"}}`, n(3))
 		}
-		return istio("ServiceEntry", "serviceentries", fmt.Sprint("e", n(3)), fmt.Sprintf(`{"hosts": [%q], "location": "MESH_INTERNAL", "resolution": "STATIC", "ports": [{"number": 80, "name": "http", "protocol": "HTTP"}], %s}`, host(), of))
+		return istio("ServiceEntry", "serviceentries", fmt.Sprint("e", n(3)), fmt.Sprintf(`{"hosts": ["h%d.shop.svc.cluster.local"], "location": "MESH_INTERNAL", "resolution": "STATIC", "ports": [{"number": 80, "name": "http", "protocol": "HTTP"}], %s}`, n(2), of)) // clusters have more
 	case 1:
 		return istio("WorkloadEntry", "workloadentries", fmt.Sprint("w", n(3)), fmt.Sprintf(`{"address": "10.2.0.%d", "labels": {"app": "w%d"}, "ports": {"http": 8080}}`, n(4), n(3)))
 	case 2:
@@ -169,22 +169,22 @@ func drawnOfCluster(draw *rand.Rand) document {
 	core := func(kind, resource, namespace, name, body string, labels map[string]string) document {
 		return document{version: "v1", kind: kind, resource: resource, namespace: namespace, name: name, body: body, labels: labels}
 	}
-	switch n(12) {
+	switch n(16) {
 	case 0, 1:
 		return core("Namespace", "namespaces", "", "shop", `"spec": {}`, nil)
-	case 2, 3:
-		return core("Service", "services", "shop", fmt.Sprint("h", n(3)), `"spec": `+drawnService(draw), nil)
-	case 4, 5:
-		return core("Pod", "pods", "shop", fmt.Sprint("p", n(4)), fmt.Sprintf(`"spec": {"serviceAccountName": "a%d", "nodeName": "n%d", "hostNetwork": %t, "containers": []}, "status": {"phase": "Running", "podIP": "10.3.0.%d", "podIPs": [{"ip": "10.3.0.%[4]d"}], "conditions": [{"type": "Ready", "status": "True"}]}`,
-			n(2), n(2), n(5) == 0, n(5)), map[string]string{"app": fmt.Sprint("w", n(3)), "v": fmt.Sprint("v", n(2))})
+	case 2, 3, 4, 5:
+		return core("Service", "services", "shop", fmt.Sprint("h", n(4)), `"spec": `+drawnService(draw), nil)
 	case 6, 7:
-		service := fmt.Sprint("h", n(3))
+		return core("Pod", "pods", "shop", fmt.Sprint("p", n(3)), fmt.Sprintf(`"spec": {"serviceAccountName": "a%d", "nodeName": "n%d", "hostNetwork": %t, "containers": []}, "status": {"phase": "Running", "podIP": "10.3.0.%d", "podIPs": [{"ip": "10.3.0.%[4]d"}], "conditions": [{"type": "Ready", "status": "True"}]}`,
+			n(2), n(2), n(5) == 0, 1+n(3)), map[string]string{"app": fmt.Sprint("w", n(3)), "v": fmt.Sprint("v", n(2))})
+	case 8, 9:
+		service := fmt.Sprint("h", n(4))
 		d := core("EndpointSlice", "endpointslices", "shop", fmt.Sprint(service, "-", n(2)), fmt.Sprintf(`"addressType": "IPv4", "ports": [{"name": "http", "port": 8080}],
 			"endpoints": [{"addresses": ["10.3.0.%d"], "conditions": {"ready": %t, "terminating": %t}, "zone": "z%d", "targetRef": {"kind": "Pod", "name": "p%d", "namespace": "shop"}}]`,
-			n(5), n(3) > 0, n(4) == 0, n(2), n(4)), map[string]string{"kubernetes.io/service-name": service})
+			1+n(3), n(3) > 0, n(4) == 0, n(2), n(3)), map[string]string{"kubernetes.io/service-name": service})
 		d.group = "discovery.k8s.io"
 		return d
-	case 8:
+	case 10, 11:
 		return core("Node", "nodes", "", fmt.Sprint("n", n(2)), `"spec": {}`, map[string]string{"topology.kubernetes.io/region": fmt.Sprint("r", n(2)), "topology.kubernetes.io/zone": fmt.Sprint("z", n(2))})
 	}
 	return drawnOfAny(draw)
@@ -195,7 +195,7 @@ func drawnOfCluster(draw *rand.Rand) document {
 func drawnService(draw *rand.Rand) string {
 	n := func(of int) int { return draw.IntN(of) }
 	const ports = `"ports": [{"name": "http", "port": 80, "protocol": "TCP"}]`
-	switch n(5) {
+	switch n(4) {
 	case 0:
 		return fmt.Sprintf(`{"clusterIP": "None", "publishNotReadyAddresses": %t, "selector": {"app": "w%d"}, %s}`, n(2) == 0, n(3), ports)
 	case 1:
@@ -308,9 +308,9 @@ func TestHistoriesOfSources(t *testing.T) {
 			for _, one := range followers {
 				xdstest.Eventually(t, "the server is synced", one.synced)
 			}
-			for range 100 {
+			for range 300 {
 				s.step(draw)
-				if draw.IntN(3) == 0 { // changes come one by one, or several at once
+				if draw.IntN(8) == 0 { // changes come one by one, or several at once
 					now := followers[0].xds.Context()
 					if diff := cmp.Diff(bytesAt(t, mesh.New(now.Inputs())), bytesAt(t, now)); diff != "" {
 						t.Fatalf("Next differs from New: %s", diff)
