@@ -55,7 +55,7 @@ func startFaultyCluster(t *testing.T, flags ...string) *faultyCluster {
 		k: &kubeCluster{t, api}, t: t, cluster: newTestCluster(t, api), port: freePort(t), own: ownAddress(t),
 		wire: startWire(t, strings.TrimPrefix(api.url, "https://")), config: filepath.Join(t.TempDir(), "kubeconfig"),
 	}
-	for _, page := range []string{"read-objects-of-a-cluster.md", servicesPage} {
+	for _, page := range []string{objectsPage, servicesPage} {
 		f.k.must("POST", rbacPath+"clusterroles", clusterRole(t, page))
 	}
 	f.grant()
@@ -176,7 +176,7 @@ func (f *faultyCluster) named(words string) {
 func (f *faultyCluster) expectRightsDescribed() {
 	f.t.Helper()
 	eventually(f.t, "each missing right has a line", func() error {
-		for source, page := range map[string]string{configSource: "read-objects-of-a-cluster.md", serviceSource: servicesPage} {
+		for source, page := range map[string]string{configSource: objectsPage, serviceSource: servicesPage} {
 			text := f.server.must("", "source", "describe", source)
 			for _, r := range rightsOf(f.t, page) {
 				words := fmt.Sprintf("the account follower may not list and watch %s in all namespaces: grant it the verbs list and watch (see docs/tasks/%s)", r.name(), page)

@@ -13,8 +13,6 @@ import (
 // clusterPages are the pages of docs/tasks that need a cluster.
 var clusterPages = []string{servicesPage, secretsPage, "move-from-istio.md"}
 
-const secretsPage = "secrets-of-a-cluster.md"
-
 // save writes the YAML blocks of a page to the files that it names.
 func (s *shell) save(page string, files ...string) {
 	s.t.Helper()

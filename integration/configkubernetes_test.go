@@ -3,10 +3,10 @@ package integration
 import (
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/url"
 	"os"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,6 +17,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/portolan-mesh/portolan/storage/longtest"
+	"github.com/portolan-mesh/portolan/xds/delivery/protocol"
+	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
 // TestSoakConfigOfKubernetes follows Kubernetes' own server with the least rights, and does harm
@@ -29,7 +31,7 @@ func TestSoakConfigOfKubernetes(t *testing.T) {
 		t.Fatalf("there is no kube-apiserver (%v): run make kube-apiserver", err)
 	}
 	k := &kubeCluster{t, startKubeAPIServer(t, kubeAPIServerBinary, withRBAC)}
-	k.must("POST", rbacPath+"clusterroles", clusterRole(t, "read-objects-of-a-cluster.md"))
+	k.must("POST", rbacPath+"clusterroles", clusterRole(t, objectsPage))
 	k.bind("portolan-istio", "follower")
 	for _, name := range []string{"one", "two"} {
 		k.entry(name)
@@ -83,14 +85,14 @@ func TestSoakConfigOfKubernetes(t *testing.T) {
 
 const rule = `{"apiVersion":"networking.istio.io/v1","kind":"DestinationRule","metadata":{"name":"one"},"spec":{"host":"one.example"}}`
 
-// clusterRole returns the role that a page shows, in JSON.
+// clusterRole returns the role that a page in docs/tasks shows, in JSON.
 func clusterRole(t testing.TB, page string) string {
 	t.Helper()
 	text, err := os.ReadFile("../docs/tasks/" + page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	role := regexp.MustCompile(`(?m)^apiVersion: rbac\.authorization\.k8s\.io/v1\nkind: ClusterRole\n(?:[a-z -].*\n)+`).FindString(string(text))
+	role := regexp.MustCompile(`(?m)^apiVersion: rbac\.authorization\.k8s\.io/v1\nkind: (?:Cluster)?Role\n(?:[a-z -].*\n)+`).FindString(string(text))
 	if role == "" {
 		t.Fatalf("%s has no role", page)
 	}
@@ -120,6 +122,13 @@ const rbacPath = "/apis/rbac.authorization.k8s.io/v1/"
 func (k *kubeCluster) bind(role, user string) {
 	k.t.Helper()
 	k.must("POST", rbacPath+"clusterrolebindings", fmt.Sprintf(`{"metadata":{"name":"%s-%s"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":%[1]q},
+		"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":%[2]q}]}`, role, user))
+}
+
+// bindIn gives a user a ClusterRole in one namespace.
+func (k *kubeCluster) bindIn(namespace, role, user string) {
+	k.t.Helper()
+	k.must("POST", rbacPath+"namespaces/"+namespace+"/rolebindings", fmt.Sprintf(`{"metadata":{"name":"%s-%s"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":%[1]q},
 		"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":%[2]q}]}`, role, user))
 }
 
@@ -170,12 +179,24 @@ func (k *kubeCluster) entry(name string) {
 		"metadata":{"name":%q},"spec":{"hosts":["%[1]s.example"],"ports":[{"number":80,"name":"http","protocol":"HTTP"}],"resolution":"STATIC","endpoints":[{"address":"127.0.0.1"}]}}`, name))
 }
 
-// expectStatusRights takes the rights away that only statuses need, one after the other: each is
-// named, and with it back the status is written.
+// statusObjects are objects whose statuses need the rights of a role to each of its groups.
+var statusObjects = map[string]struct{ path, resource, object string }{
+	"networking.istio.io": {"/apis/networking.istio.io/v1/namespaces/shop/serviceentries/mute", "serviceentries", `{"apiVersion":"networking.istio.io/v1","kind":"ServiceEntry","metadata":{"name":"mute"},"spec":{"hosts":["mute.example"],"ports":[{"number":80,"name":"http","protocol":"HTTP"}],"resolution":"NONE"}}`},
+	"security.istio.io":   {"/apis/security.istio.io/v1/namespaces/shop/peerauthentications/mute", "peerauthentications", `{"apiVersion":"security.istio.io/v1","kind":"PeerAuthentication","metadata":{"name":"mute"},"spec":{}}`},
+	"telemetry.istio.io":  {"/apis/telemetry.istio.io/v1/namespaces/shop/telemetries/mute", "telemetries", `{"apiVersion":"telemetry.istio.io/v1","kind":"Telemetry","metadata":{"name":"mute"},"spec":{}}`},
+	"extensions.istio.io": {"/apis/extensions.istio.io/v1alpha1/namespaces/shop/wasmplugins/mute", "wasmplugins", `{"apiVersion":"extensions.istio.io/v1alpha1","kind":"WasmPlugin","metadata":{"name":"mute"},"spec":{"url":"https://mute.example/filter.wasm","sha256":"` + noModule + `"}}`},
+	"networking.k8s.io":   {"/apis/networking.k8s.io/v1/namespaces/shop/ingresses/mute", "ingresses", `{"apiVersion":"networking.k8s.io/v1","kind":"Ingress","metadata":{"name":"mute"},"spec":{"ingressClassName":"istio","defaultBackend":{"service":{"name":"web","port":{"number":80}}}}}`},
+}
+
+// noModule is the digest of no module.
+const noModule = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+// expectStatusRights takes the rights away that only statuses need, the rights to each verb of all groups
+// at once: each is named. With them back the statuses are written.
 func (k *kubeCluster) expectStatusRights(s *server, source string) {
 	k.t.Helper()
 	whole := &rbacv1.ClusterRole{}
-	if err := json.Unmarshal([]byte(clusterRole(k.t, "read-objects-of-a-cluster.md")), whole); err != nil {
+	if err := json.Unmarshal([]byte(clusterRole(k.t, objectsPage)), whole); err != nil {
 		k.t.Fatal(err)
 	}
 	grant := func(role *rbacv1.ClusterRole) {
@@ -186,24 +207,52 @@ func (k *kubeCluster) expectStatusRights(s *server, source string) {
 		}
 		k.must("PUT", rbacPath+"clusterroles/portolan", string(text))
 	}
-	for verb, words := range map[string]string{
-		"get": "the account follower may not get serviceentries.networking.istio.io in all namespaces: ", "patch": "the account follower may not patch serviceentries.networking.istio.io/status in all namespaces: ",
-	} {
-		words += "grant it the verb " + verb + " (see docs/tasks/read-objects-of-a-cluster.md)"
+	const classes = "/apis/networking.k8s.io/v1/ingressclasses"
+	k.must("POST", classes, `{"metadata":{"name":"istio"},"spec":{"controller":"istio.io/ingress-controller"}}`)
+	gateway := xdstest.Dial(k.t, s.xds, xdstest.ClientOptions{Node: xdstest.NewNode("router", "10.8.0.1", "edge", "istio-system", map[string]string{"istio": "ingressgateway"}), Variant: protocol.Delta, Follow: true})
+	gateway.Subscribe(xdstest.ClusterType)
+	gateway.Subscribe(xdstest.ListenerType)
+	for verb, suffix := range map[string]string{"get": "", "patch": "/status"} {
 		without := whole.DeepCopy()
 		without.Rules = slices.DeleteFunc(without.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Verbs, verb) })
 		grant(without)
-		k.entry("mute")
-		eventually(k.t, "it is said that the right to "+verb+" is missing", func() error {
-			if out := s.must("", "source", "describe", source); !strings.Contains(out, words) {
-				return errors.New(out)
+		var missing []string
+		for _, rule := range whole.Rules {
+			for _, group := range rule.APIGroups {
+				if !slices.Contains(rule.Verbs, verb) {
+					continue
+				}
+				of, known := statusObjects[group]
+				if !known || len(rule.Verbs) != 1 || len(rule.Resources) != 1 || rule.Resources[0] != "*"+suffix && rule.Resources[0] != of.resource+suffix {
+					k.t.Fatalf("no object needs the right to %s the status of %s of %s", verb, rule.Resources, group)
+				}
+				k.must("POST", path.Dir(of.path), of.object)
+				missing = append(missing, fmt.Sprintf("the account follower may not %s %s.%s%s in all namespaces: grant it the verb %[1]s (see docs/tasks/read-objects-of-a-cluster.md)", verb, of.resource, group, suffix))
+			}
+		}
+		eventually(k.t, "each missing right to "+verb+" is named", func() error {
+			out := s.must("", "source", "describe", source)
+			for _, words := range missing {
+				if !strings.Contains(out, words) {
+					return fmt.Errorf("no %q in %s", words, out)
+				}
 			}
 			return nil
 		})
 		grant(whole)
-		k.condition("serviceentries", "mute", "Accepted", "True", "was seen by the servers")
-		k.must("DELETE", "/apis/networking.istio.io/v1/namespaces/shop/serviceentries/mute", "")
+		for group, of := range statusObjects {
+			eventually(k.t, "the status of "+of.path+" is written", func() error {
+				object := k.get(of.path)
+				if addresses, _, _ := unstructured.NestedSlice(object.Object, "status", "loadBalancer", "ingress"); len(conditionsOf(object)) == 0 && len(addresses) == 0 {
+					return fmt.Errorf("%s: it has %v", group, object.Object["status"])
+				}
+				return nil
+			})
+			k.must("DELETE", of.path, "")
+		}
 	}
+	k.must("DELETE", classes+"/istio", "")
+	gateway.Close()
 	s.awaitSource(source, "", 3)
 }
 

@@ -90,7 +90,7 @@ spec: {hosts: [pods.example], location: MESH_INTERNAL, resolution: STATIC, workl
 	f.selectNamespaces("[{matchLabels: {mesh: 'on'}}]")
 	f.named("the account follower may not list and watch namespaces for the discoverySelectors of the mesh: see docs/operations/mesh-config.md or portolan source describe ")
 	present()
-	f.k.must("POST", rbacPath+"clusterroles", clusterRole(t, "../operations/mesh-config.md"))
+	f.k.must("POST", rbacPath+"clusterroles", clusterRole(t, namespacesPage))
 	f.k.bind("portolan-namespaces", "follower")
 	f.absent("stall", hosts...)
 	f.expectNothingWrong()

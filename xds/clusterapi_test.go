@@ -23,7 +23,12 @@ import (
 )
 
 // document is an object as its document has it, in JSON. Its namespace is empty for one of no namespace.
-type document struct{ group, version, kind, resource, namespace, name, body string }
+// Without labels of its own it has the label app, with its name.
+type document struct {
+	group, version, kind, resource, namespace, name, body string
+
+	labels map[string]string
+}
 
 func (d document) path() string { return strings.TrimPrefix(d.group+"/"+d.version+"/"+d.resource, "/") }
 func (d document) key() string  { return d.namespace + "/" + d.name }
@@ -78,9 +83,17 @@ func (a *clusterAPI) write(d document) {
 		a.objects[path] = map[string]json.RawMessage{}
 	}
 	a.version++
+	labels := d.labels
+	if labels == nil {
+		labels = map[string]string{"app": d.name}
+	}
+	marked, err := json.Marshal(labels)
+	if err != nil {
+		a.t.Fatal(err)
+	}
 	// The age decides between objects, so it goes by the name: a later write does not change it.
-	object := json.RawMessage(fmt.Sprintf(`{"apiVersion": %q, "kind": %q, "metadata": {"name": %q, "namespace": %q, "uid": %q, "resourceVersion": "%d", "creationTimestamp": "2026-01-01T00:00:%02dZ", "labels": {"app": %q}}, %s}`,
-		strings.TrimPrefix(d.group+"/"+d.version, "/"), d.kind, d.name, d.namespace, d.kind+d.key(), a.version, int(d.name[len(d.name)-1])%60, d.name, d.body))
+	object := json.RawMessage(fmt.Sprintf(`{"apiVersion": %q, "kind": %q, "metadata": {"name": %q, "namespace": %q, "uid": %q, "resourceVersion": "%d", "creationTimestamp": "2026-01-01T00:00:%02dZ", "labels": %s}, %s}`,
+		strings.TrimPrefix(d.group+"/"+d.version, "/"), d.kind, d.name, d.namespace, d.kind+d.key(), a.version, int(d.name[len(d.name)-1])%60, marked, d.body))
 	event := "ADDED"
 	if _, there := a.objects[path][d.key()]; there {
 		event = "MODIFIED"
@@ -120,13 +133,16 @@ var clusterKinds = map[string]map[string]string{
 	"networking.k8s.io":   {"ingresses": "Ingress", "ingressclasses": "IngressClass"},
 }
 
-var coreKinds = map[string]string{"namespaces": "Namespace", "services": "Service", "pods": "Pod", "nodes": "Node", "endpointslices": "EndpointSlice"}
+var coreKinds = map[string]string{"namespaces": "Namespace", "services": "Service", "pods": "Pod", "nodes": "Node", "endpointslices": "EndpointSlice", "secrets": "Secret"}
 
 // ServeHTTP implements http.Handler.
 func (a *clusterAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	query, path := r.URL.Query(), strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/apis"), "/api")
 	parts := strings.Split(strings.Trim(path, "/"), "/")
+	if len(parts) == 4 && parts[1] == "namespaces" { // the one that has all objects of its kind
+		parts = []string{parts[0], parts[3]}
+	}
 	switch {
 	case path == "":
 		_ = json.NewEncoder(w).Encode(groupsOf())

@@ -19,35 +19,41 @@ import (
 	"github.com/portolan-mesh/portolan/cache/file"
 	"github.com/portolan-mesh/portolan/cache/kube"
 	"github.com/portolan-mesh/portolan/cache/kube/cluster"
+	"github.com/portolan-mesh/portolan/cache/kube/clustersecret"
 	"github.com/portolan-mesh/portolan/cache/kube/selection"
 	cachememory "github.com/portolan-mesh/portolan/cache/memory"
 	"github.com/portolan-mesh/portolan/discovery"
 	registries "github.com/portolan-mesh/portolan/discovery/aggregate"
 	kubeservices "github.com/portolan-mesh/portolan/discovery/kube"
+	"github.com/portolan-mesh/portolan/discovery/kube/remote"
 	"github.com/portolan-mesh/portolan/discovery/serviceentry"
 	"github.com/portolan-mesh/portolan/storage/files"
 	"github.com/portolan-mesh/portolan/storage/longtest"
 	"github.com/portolan-mesh/portolan/storage/memory"
 	"github.com/portolan-mesh/portolan/storage/schema"
+	"github.com/portolan-mesh/portolan/storage/seal"
 	"github.com/portolan-mesh/portolan/xds"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
+	"github.com/portolan-mesh/portolan/xds/generate/secret"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/meshconfig"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
-// places are a store, a directory and two clusters.
+// places are a store, a directory and two clusters. A Secret of the store may name a third one.
 type places struct {
 	t        testing.TB
 	store    *memory.Store
 	dir      string
 	clusters map[string]*clusterAPI
+	secrets  secretPlaces
 }
 
 func newPlaces(t testing.TB) *places {
 	return &places{
 		t: t, store: memory.New(schema.Pilot(), memory.Options{Domain: "cluster.local"}), dir: t.TempDir(),
 		clusters: map[string]*clusterAPI{"east": newClusterAPI(t), "west": newClusterAPI(t)},
+		secrets:  newSecretPlaces(t),
 	}
 }
 
@@ -55,17 +61,30 @@ func newPlaces(t testing.TB) *places {
 func (s *places) step(draw *rand.Rand) {
 	s.t.Helper()
 	gone := draw.IntN(4) == 0
-	if draw.IntN(10) == 0 {
+	if draw.IntN(30) == 0 {
 		s.selectNamespaces([]string{"[]", "[{}]", "[{matchLabels: {app: shop}}]", "[{matchLabels: {app: other}}]"}[draw.IntN(4)])
 		return
 	}
-	name := []string{"east", "west", "store", "files"}[draw.IntN(4)]
-	if api := s.clusters[name]; api != nil {
-		if gone {
-			api.drop(draw.IntN)
-		} else {
-			api.write(drawnOfCluster(draw))
-		}
+	name := []string{"east", "west", "store", "files", "north", "east", "west"}[draw.IntN(7)]
+	api := s.clusters[name]
+	if name == "north" {
+		api = s.secrets.remote[draw.IntN(2)]
+	}
+	switch n := draw.IntN(12); {
+	case api != nil && gone:
+		api.drop(draw.IntN)
+		return
+	case api != nil && n < 2:
+		api.write(s.pairOfCluster(draw))
+		return
+	case api != nil:
+		api.write(drawnOfCluster(draw))
+		return
+	case name == "store" && n < 2:
+		s.pairOfStore(draw, gone)
+		return
+	case name == "store" && n < 5:
+		s.north(draw)
 		return
 	}
 	d := drawnOfAny(draw)
@@ -112,9 +131,12 @@ func (s *places) check(err error) {
 func drawnOfAny(draw *rand.Rand) document {
 	n := func(of int) int { return draw.IntN(of) }
 	pick := func(of ...string) string { return of[n(len(of))] }
-	host := func() string { return fmt.Sprintf("h%d.shop.svc.cluster.local", n(3)) }
+	host := func() string { return fmt.Sprintf("h%d.shop.svc.cluster.local", n(4)) }
 	istio := func(kind, resource, name, spec string) document {
-		return document{"networking.istio.io", "v1", kind, resource, "shop", name, `"spec": ` + spec}
+		return document{group: "networking.istio.io", version: "v1", kind: kind, resource: resource, namespace: "shop", name: name, body: `"spec": ` + spec}
+	}
+	kubernetes := func(kind, resource, namespace, name, spec string) document {
+		return document{group: "networking.k8s.io", version: "v1", kind: kind, resource: resource, namespace: namespace, name: name, body: `"spec": ` + spec}
 	}
 	switch n(8) {
 	case 0:
@@ -122,40 +144,64 @@ func drawnOfAny(draw *rand.Rand) document {
 		if n(2) == 0 {
 			of = fmt.Sprintf(`"workloadSelector": {"labels": {"app": "w%d"}}`, n(3))
 		}
-		return istio("ServiceEntry", "serviceentries", fmt.Sprint("e", n(3)), fmt.Sprintf(`{"hosts": [%q], "location": "MESH_INTERNAL", "resolution": "STATIC", "ports": [{"number": 80, "name": "http", "protocol": "HTTP"}], %s}`, host(), of))
+		return istio("ServiceEntry", "serviceentries", fmt.Sprint("e", n(3)), fmt.Sprintf(`{"hosts": ["h%d.shop.svc.cluster.local"], "location": "MESH_INTERNAL", "resolution": "STATIC", "ports": [{"number": 80, "name": "http", "protocol": "HTTP"}], %s}`, n(2), of)) // clusters have more
 	case 1:
 		return istio("WorkloadEntry", "workloadentries", fmt.Sprint("w", n(3)), fmt.Sprintf(`{"address": "10.2.0.%d", "labels": {"app": "w%d"}, "ports": {"http": 8080}}`, n(4), n(3)))
 	case 2:
 		return istio("VirtualService", "virtualservices", fmt.Sprint("v", n(3)), fmt.Sprintf(`{"hosts": [%q], "gateways": [%q], "http": [{"match": [{"uri": {"prefix": "/%d"}}], "route": [{"destination": {"host": %q}}]}]}`,
 			host(), pick("mesh", "shop/g0", "istio-system/i0-istio-autogenerated-k8s-ingress-shop"), n(3), host()))
 	case 3:
-		return istio("DestinationRule", "destinationrules", fmt.Sprint("d", n(2)), fmt.Sprintf(`{"host": %q, "subsets": [{"name": "s", "labels": {"v": "v%d"}}]}`, host(), n(2)))
+		return istio("DestinationRule", "destinationrules", fmt.Sprint("d", n(2)), fmt.Sprintf(`{"host": %q, %s"subsets": [{"name": "s", "labels": {"v": "v%d"}}]}`,
+			host(), pick("", `"trafficPolicy": {"outlierDetection": {"consecutive5xxErrors": 3}}, `), n(2))) // localities have priorities with outlier detection alone
 	case 4:
-		return istio("Gateway", "gateways", fmt.Sprint("g", n(2)), fmt.Sprintf(`{"selector": {"istio": "ingressgateway"}, "servers": [{"port": {"number": %d, "name": "http", "protocol": "HTTP"}, "hosts": ["*"]}]}`, 80+n(2)))
+		return istio("Gateway", "gateways", fmt.Sprint("g", n(2)), fmt.Sprintf(`{"selector": {"istio": "ingressgateway"}, "servers": [{"port": {"number": %d, "name": "http", "protocol": "HTTP"}, "hosts": ["*"]},
+			{"port": {"number": 443, "name": "https", "protocol": "HTTPS"}, "hosts": ["h%d.test"], "tls": {"mode": "SIMPLE", "credentialName": %q}}]}`, 80+n(2), n(2), pick("k0", "k1", "kubernetes-gateway://istio-system/k0")))
 	case 5:
-		return document{"networking.k8s.io", "v1", "IngressClass", "ingressclasses", "", "istio", fmt.Sprintf(`"spec": {"controller": %q}`, pick("istio.io/ingress-controller", "istio.io/ingress-controller", "example.com/other"))}
+		return kubernetes("IngressClass", "ingressclasses", "", "istio", fmt.Sprintf(`{"controller": %q}`, pick("istio.io/ingress-controller", "istio.io/ingress-controller", "example.com/other")))
 	}
-	return document{"networking.k8s.io", "v1", "Ingress", "ingresses", "shop", fmt.Sprint("i", n(3)), fmt.Sprintf(`"spec": {"ingressClassName": "istio", "rules": [{"host": "h%d.test", "http": {"paths": [{"path": "/%d", "pathType": %q, "backend": {"service": {"name": "h%d", "port": {"name": "http"}}}}]}}]}`,
-		n(2), n(3), pick("Exact", "Prefix"), n(3))}
+	return kubernetes("Ingress", "ingresses", "shop", fmt.Sprint("i", n(3)), fmt.Sprintf(`{"ingressClassName": "istio", "rules": [{"host": "h%d.test", "http": {"paths": [{"path": "/%d", "pathType": %q, "backend": {"service": {"name": "h%d", "port": {"name": "http"}}}}]}}]}`,
+		n(2), n(3), pick("Exact", "Prefix"), n(3)))
 }
 
 // drawnOfCluster draws an object of a cluster.
 func drawnOfCluster(draw *rand.Rand) document {
 	n := func(of int) int { return draw.IntN(of) }
-	switch n(8) {
+	core := func(kind, resource, namespace, name, body string, labels map[string]string) document {
+		return document{version: "v1", kind: kind, resource: resource, namespace: namespace, name: name, body: body, labels: labels}
+	}
+	switch n(16) {
+	case 0, 1:
+		return core("Namespace", "namespaces", "", "shop", `"spec": {}`, nil)
+	case 2, 3, 4, 5:
+		return core("Service", "services", "shop", fmt.Sprint("h", n(4)), `"spec": `+drawnService(draw), nil)
 	case 6, 7:
-		return document{"", "v1", "Namespace", "namespaces", "", "shop", `"spec": {}`}
-	case 0:
-		return document{"", "v1", "Service", "services", "shop", fmt.Sprint("h", n(3)), fmt.Sprintf(`"spec": {"clusterIP": "10.96.0.%d", "clusterIPs": ["10.96.0.%[1]d"], "selector": {"app": "w%d"}, "ports": [{"name": "http", "port": 80, "protocol": "TCP"}]}`, 1+n(3), n(3))}
-	case 1:
-		return document{"", "v1", "Pod", "pods", "shop", fmt.Sprint("p", n(4)), fmt.Sprintf(`"spec": {"serviceAccountName": "a%d", "containers": []}, "status": {"phase": "Running", "podIP": "10.3.0.%d", "podIPs": [{"ip": "10.3.0.%[2]d"}], "conditions": [{"type": "Ready", "status": "True"}]}`, n(2), n(5))}
-	case 2:
-		service := n(3)
-		d := document{"discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", "shop", fmt.Sprintf("h%d-%d", service, n(2)), ""}
-		d.body = fmt.Sprintf(`"addressType": "IPv4", "ports": [{"name": "http", "port": 8080}], "endpoints": [{"addresses": ["10.3.0.%d"], "conditions": {"ready": %t}, "targetRef": {"kind": "Pod", "name": "p%d", "namespace": "shop"}}]`, n(5), n(3) > 0, n(4))
+		return core("Pod", "pods", "shop", fmt.Sprint("p", n(3)), fmt.Sprintf(`"spec": {"serviceAccountName": "a%d", "nodeName": "n%d", "hostNetwork": %t, "containers": []}, "status": {"phase": "Running", "podIP": "10.3.0.%d", "podIPs": [{"ip": "10.3.0.%[4]d"}], "conditions": [{"type": "Ready", "status": "True"}]}`,
+			n(2), n(2), n(5) == 0, 1+n(3)), map[string]string{"app": fmt.Sprint("w", n(3)), "v": fmt.Sprint("v", n(2))})
+	case 8, 9:
+		service := fmt.Sprint("h", n(4))
+		d := core("EndpointSlice", "endpointslices", "shop", fmt.Sprint(service, "-", n(2)), fmt.Sprintf(`"addressType": "IPv4", "ports": [{"name": "http", "port": 8080}],
+			"endpoints": [{"addresses": ["10.3.0.%d"], "conditions": {"ready": %t, "terminating": %t}, "zone": "z%d", "targetRef": {"kind": "Pod", "name": "p%d", "namespace": "shop"}}]`,
+			1+n(3), n(3) > 0, n(4) == 0, n(2), n(3)), map[string]string{"kubernetes.io/service-name": service})
+		d.group = "discovery.k8s.io"
 		return d
+	case 10, 11:
+		return core("Node", "nodes", "", fmt.Sprint("n", n(2)), `"spec": {}`, map[string]string{"topology.kubernetes.io/region": fmt.Sprint("r", n(2)), "topology.kubernetes.io/zone": fmt.Sprint("z", n(2))})
 	}
 	return drawnOfAny(draw)
+}
+
+// drawnService draws the spec of a Service: one with an address of the cluster, a headless one, or another
+// name.
+func drawnService(draw *rand.Rand) string {
+	n := func(of int) int { return draw.IntN(of) }
+	const ports = `"ports": [{"name": "http", "port": 80, "protocol": "TCP"}]`
+	switch n(4) {
+	case 0:
+		return fmt.Sprintf(`{"clusterIP": "None", "publishNotReadyAddresses": %t, "selector": {"app": "w%d"}, %s}`, n(2) == 0, n(3), ports)
+	case 1:
+		return fmt.Sprintf(`{"type": "ExternalName", "externalName": %q, %s}`, []string{"h0.shop.svc.cluster.local", "h1.shop.svc.cluster.local", "web.example"}[n(3)], ports)
+	}
+	return fmt.Sprintf(`{"clusterIP": "10.96.0.%d", "clusterIPs": ["10.96.0.%[1]d"], "internalTrafficPolicy": %q, "selector": {"app": "w%d"}, %s}`, 1+n(3), []string{"Cluster", "Cluster", "Local"}[n(3)], n(3), ports)
 }
 
 // follower is a server of all places.
@@ -188,9 +234,14 @@ func (s *places) serve() *follower {
 		}
 	}})
 	s.check(err)
+	secrets := clustersecret.Options{Worker: worker}
+	for _, name := range []string{"east", "west"} {
+		secrets.Sources = append(secrets.Sources, clustersecret.Source{Cluster: connections[name].Share(cluster.User{}), Namespaces: []string{secretNamespace}})
+	}
+	ofClusters, keys := clustersecret.New(secrets), func() *seal.Ring { return &s.secrets.ring }
 	var registry *registries.Registry
 	server := xds.New(xds.Options{
-		Configs: configs, Types: catalogue.Types(), Logger: logger, Registries: func() discovery.Fork { return registry.Fork() },
+		Configs: configs, Types: catalogue.Types(), Logger: logger, SealingKeys: keys, ClusterSecrets: ofClusters.Set, Registries: func() discovery.Fork { return registry.Fork() },
 		Synced: func() bool { return configs.HasSynced() && registry.HasSynced() },
 	})
 	registry = registries.New(registries.Options{XDS: server, Worker: worker})
@@ -201,10 +252,18 @@ func (s *places) serve() *follower {
 	for _, name := range []string{"east", "west"} {
 		s.check(registry.Add(clusters.Registry(connections[name].Share(cluster.User{}))))
 	}
+	named := remote.New(remote.Options{
+		Configs: configs.Handled, Keys: keys, Root: secretNamespace, Flags: []string{"east", "west"}, Clusters: clusters, Registries: registry,
+		Connect: func(o cluster.Options) (*cluster.Cluster, error) {
+			o.RetryMin, o.RetryMax, o.Selectors = time.Millisecond, 10*time.Millisecond, selectors
+			return cluster.New(o)
+		},
+	})
+	worker.AtTaskEnd(named.Follow)
 	worker.AtTaskEnd(server.Commit)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	for _, run := range []func(context.Context) error{worker.Run, configs.Run, registry.Run, server.Run} {
+	for _, run := range []func(context.Context) error{worker.Run, configs.Run, registry.Run, server.Run, named.Run, ofClusters.Run} {
 		running.Go(func() {
 			if err := run(ctx); err != nil {
 				s.t.Errorf("server: %v", err)
@@ -216,7 +275,7 @@ func (s *places) serve() *follower {
 		running.Wait()
 	})
 	return &follower{server, func() bool {
-		return server.Context() != nil && configs.HasSynced() && registry.HasSynced() && !slices.ContainsFunc(confirmed, func(of func() bool) bool { return !of() })
+		return server.Context() != nil && configs.HasSynced() && named.HasSynced() && registry.HasSynced() && ofClusters.HasSynced() && !slices.ContainsFunc(confirmed, func(of func() bool) bool { return !of() })
 	}}
 }
 
@@ -224,9 +283,9 @@ func (s *places) serve() *follower {
 func bytesAt(t testing.TB, push *mesh.PushContext) map[string]string {
 	t.Helper()
 	out := map[string]string{}
-	generators := append(xdstest.Generators(), xdstest.Inbound()...)
+	generators := append(append(xdstest.Generators(), xdstest.Inbound()...), secret.Generator{})
 	for name, node := range map[string]xdstest.Node{
-		"sidecar": {Namespace: "shop", IP: "10.2.0.1"}, "pod": {Namespace: "shop", IP: "10.3.0.1"}, "client": {Type: discovery.Proxyless, Namespace: "shop", IP: "10.9.0.1"},
+		"sidecar": {Namespace: "shop", IP: "10.2.0.1"}, "pod": {Namespace: "shop", IP: "10.3.0.1", NodeName: "n0", ClusterID: "east"}, "elsewhere": {Namespace: "shop", IP: "10.3.0.2", ClusterID: "west", DNSCapture: true}, "client": {Type: discovery.Proxyless, Namespace: "shop", IP: "10.9.0.1"},
 		"gateway": {Type: discovery.Router, Namespace: "istio-system", IP: "10.9.0.2", Labels: map[string]string{"istio": "ingressgateway"}},
 	} {
 		for _, r := range xdstest.BuildAt(t, push, node, generators...) {
@@ -249,9 +308,9 @@ func TestHistoriesOfSources(t *testing.T) {
 			for _, one := range followers {
 				xdstest.Eventually(t, "the server is synced", one.synced)
 			}
-			for range 100 {
+			for range 300 {
 				s.step(draw)
-				if draw.IntN(3) == 0 { // changes come one by one, or several at once
+				if draw.IntN(8) == 0 { // changes come one by one, or several at once
 					now := followers[0].xds.Context()
 					if diff := cmp.Diff(bytesAt(t, mesh.New(now.Inputs())), bytesAt(t, now)); diff != "" {
 						t.Fatalf("Next differs from New: %s", diff)

@@ -11,13 +11,16 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hashicorp/go-multierror"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/portolan-mesh/portolan/cache"
+	"github.com/portolan-mesh/portolan/cache/kube/cluster"
 	"github.com/portolan-mesh/portolan/storage/config"
+	"github.com/portolan-mesh/portolan/storage/errlist"
 	"github.com/portolan-mesh/portolan/storage/pmap"
 	"github.com/portolan-mesh/portolan/storage/retry"
 	"github.com/portolan-mesh/portolan/storage/schema"
@@ -124,38 +127,48 @@ func (w *StatusWriter) pathOf(object string) string {
 // the objects of the kind are those that it last had.
 var errUnfollowed = errors.New("the kind is not followed yet")
 
-// writeDue writes what is due, in the order of the Paths. After an error that is not of one
-// object the rest stays due, as does what is of a kind that is not followed yet.
+// writeDue writes what is due, in the order of the Paths. What stays due is what the account has no right
+// to, which stops no other kind, what is of a kind that is not followed yet, and after any other error
+// that is not of one object the rest.
 func (w *StatusWriter) writeDue(ctx context.Context) error {
+	lacking, faults := map[config.GroupVersionKind]bool{}, []error(nil)
 	for _, path := range slices.Sorted(maps.Keys(w.due)) {
-		wrote, err := w.write(ctx, path)
+		key, _ := config.KeyOfPath(path)
+		if lacking[key.Kind] {
+			continue
+		}
+		wrote, err := w.write(ctx, key)
 		delete(w.refused, path)
 		switch {
 		case errors.Is(err, errUnfollowed):
 			continue
+		case errors.Is(err, cluster.ErrDenied):
+			lacking[key.Kind], faults = true, append(faults, err)
 		case apierrors.IsConflict(err), apierrors.IsInvalid(err):
 			w.refused[path] = err
+			delete(w.due, path)
 		case err != nil:
 			return err
+		default:
+			delete(w.due, path)
 		}
-		delete(w.due, path)
 		if wrote && retry.Sleep(ctx, writePause) != nil {
 			return nil
 		}
 	}
-	for _, path := range slices.Sorted(maps.Keys(w.refused)) {
-		return fmt.Errorf("%d objects, the first: %w", len(w.refused), w.refused[path])
+	if len(w.refused) > 0 {
+		first := slices.Min(slices.Collect(maps.Keys(w.refused)))
+		faults = append(faults, fmt.Errorf("%d objects, the first: %w", len(w.refused), w.refused[first]))
 	}
-	return nil
+	if len(faults) == 0 {
+		return nil
+	}
+	return &multierror.Error{Errors: faults, ErrorFormat: errlist.OneLine}
 }
 
 // write writes the conditions of an object, if they differ from those in the cluster.
-func (w *StatusWriter) write(ctx context.Context, path string) (wrote bool, err error) {
-	key, ok := config.KeyOfPath(path)
-	if !ok {
-		return false, nil
-	}
-	want := w.wanted(key)
+func (w *StatusWriter) write(ctx context.Context, key config.Key) (wrote bool, err error) {
+	path, want := key.Path(), w.wanted(key)
 	if want == nil {
 		delete(w.written, path)
 		return false, nil

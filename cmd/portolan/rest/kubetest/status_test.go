@@ -3,6 +3,7 @@ package kubetest_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"path"
@@ -26,6 +27,8 @@ type keptStatuses struct {
 	mu            sync.Mutex // guards the fields below
 	all           map[string]any
 	reads, writes int
+	at            []time.Time     // of the writes
+	invalid       map[string]bool // names of those whose statuses are refused
 }
 
 func keepStatuses(t *testing.T, api *kubetest.API) *keptStatuses {
@@ -43,8 +46,13 @@ func keepStatuses(t *testing.T, api *kubetest.API) *keptStatuses {
 			if text, err := io.ReadAll(r.Body); err != nil || json.Unmarshal(text, &applied) != nil {
 				t.Errorf("%s %s: %s %v", r.Method, r.URL, text, err)
 			}
-			k.all[name], object = applied["status"], name
 			k.writes++
+			k.at = append(k.at, time.Now())
+			if k.invalid[name] {
+				kubetest.Refuse(w, http.StatusUnprocessableEntity, "Invalid", "the status is not valid")
+				return true
+			}
+			k.all[name], object = applied["status"], name
 		} else {
 			k.reads++
 		}
@@ -148,6 +156,93 @@ func TestStatusWriterCompares(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A writer with many objects writes at most 20 a second, those that the cluster refuses included. It
+// writes each once.
+func TestStatusWriterRate(t *testing.T) {
+	t.Parallel()
+	const objects, pause = 24, 50 * time.Millisecond
+	api := kubetest.Start(t)
+	kept := keepStatuses(t, api)
+	kept.invalid = map[string]bool{}
+	var all []string
+	for i := range objects {
+		name := fmt.Sprintf("e%02d", i)
+		write(t, api, name, "a.example")
+		kept.invalid[name] = i%3 == 0
+		all = append(all, "ServiceEntry "+name)
+	}
+	r := run(t, api)
+	r.await(all...)
+	looks := writeStatuses(t, r, "")
+	writes := func() []time.Time {
+		kept.mu.Lock()
+		defer kept.mu.Unlock()
+		return slices.Clone(kept.at)
+	}
+	r.until("all are written", func() bool { return len(writes()) >= objects })
+	before := looks.Load()
+	r.until("the writer has looked again", func() bool { return looks.Load() > before+1 })
+	at := writes()
+	if len(at) != objects {
+		t.Errorf("%d writes, want %d", len(at), objects)
+	}
+	for i := 1; i < len(at); i++ {
+		if apart := at[i].Sub(at[i-1]); apart < pause {
+			t.Errorf("write %d comes %s after the one before it", i, apart)
+		}
+	}
+}
+
+// A kind whose statuses the account may not write stops those of no other kind. All rights that are
+// missing are named at once, and none is tried twice in a row.
+func TestStatusWriterWithoutRights(t *testing.T) {
+	t.Parallel()
+	api := kubetest.Start(t)
+	write(t, api, "one", "a.example")
+	write(t, api, "two", "a.example")
+	const group = "/apis/networking.istio.io/v1/namespaces/shop/"
+	for resource, document := range map[string]string{
+		"destinationrules": `{"apiVersion":"networking.istio.io/v1","kind":"DestinationRule","metadata":{"name":"first"},"spec":{"host":"a.example"}}`,
+		"workloadentries":  `{"apiVersion":"networking.istio.io/v1","kind":"WorkloadEntry","metadata":{"name":"last"},"spec":{"address":"10.0.0.1"}}`,
+	} {
+		if got := api.Do(t, "POST", group+resource, document); got.Code != http.StatusCreated {
+			t.Fatal(got)
+		}
+	}
+	var mu sync.Mutex // guards the variables below
+	tries, written := map[string]int{}, map[string]bool{}
+	api.Harm(func(w http.ResponseWriter, r *http.Request) bool {
+		path := strings.TrimPrefix(r.URL.Path, group)
+		mu.Lock()
+		defer mu.Unlock()
+		verb := kubetest.Verb(r)
+		switch resource, _, _ := strings.Cut(path, "/"); {
+		case resource == "destinationrules" && verb == "get", resource == "serviceentries" && verb == "patch":
+			tries[resource]++
+			kubetest.Refuse(w, http.StatusForbidden, "Forbidden", `User "follower" cannot do so`)
+			return true
+		case verb == "patch":
+			written[path] = true
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = fmt.Fprintf(w, `{"apiVersion":"networking.istio.io/v1","kind":"Any","metadata":{"name":"any"}}`)
+			return true
+		}
+		return false
+	})
+	r := run(t, api)
+	r.await("DestinationRule first", "ServiceEntry one", "ServiceEntry two", "WorkloadEntry last")
+	writeStatuses(t, r, "")
+	r.until("the rights are named", func() bool {
+		return len(r.Problems()) == 1 && strings.Contains(r.Problems()[0].Message, "may not get destinationrules.networking.istio.io ") &&
+			strings.Contains(r.Problems()[0].Message, "may not patch serviceentries.networking.istio.io/status ")
+	})
+	mu.Lock()
+	if got := fmt.Sprint(tries, written); got != "map[destinationrules:1 serviceentries:1] map[workloadentries/last/status:true]" {
+		t.Errorf("refused requests, and statuses that were written: %s", got)
+	}
+	mu.Unlock()
 }
 
 // writeStatuses runs a StatusWriter for the objects of a source, with a report on each object that
