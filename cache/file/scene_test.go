@@ -80,7 +80,7 @@ func (l *lines) count(what string) int {
 
 func (s *scene) await(what string, holds func() bool) {
 	s.t.Helper()
-	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			s.t.Fatalf("it does not come true that %s; problems: %v; degraded: %v; objects: %v", what, s.Problems(), s.Degraded(), s.rounds())
 		}
