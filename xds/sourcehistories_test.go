@@ -33,10 +33,12 @@ import (
 	"github.com/portolan-mesh/portolan/storage/schema"
 	"github.com/portolan-mesh/portolan/storage/seal"
 	"github.com/portolan-mesh/portolan/xds"
+	"github.com/portolan-mesh/portolan/xds/generate"
 	"github.com/portolan-mesh/portolan/xds/generate/catalogue"
 	"github.com/portolan-mesh/portolan/xds/generate/secret"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/meshconfig"
+	"github.com/portolan-mesh/portolan/xds/resource"
 	"github.com/portolan-mesh/portolan/xds/xdstest"
 )
 
@@ -283,13 +285,25 @@ func (s *places) serve() *follower {
 func bytesAt(t testing.TB, push *mesh.PushContext) map[string]string {
 	t.Helper()
 	out := map[string]string{}
-	generators := append(append(xdstest.Generators(), xdstest.Inbound()...), secret.Generator{})
+	generators := append(xdstest.Generators(), xdstest.Inbound()...)
 	for name, node := range map[string]xdstest.Node{
 		"sidecar": {Namespace: "shop", IP: "10.2.0.1"}, "pod": {Namespace: "shop", IP: "10.3.0.1", NodeName: "n0", ClusterID: "east"}, "elsewhere": {Namespace: "shop", IP: "10.3.0.2", ClusterID: "west", DNSCapture: true}, "client": {Type: discovery.Proxyless, Namespace: "shop", IP: "10.9.0.1"},
 		"gateway": {Type: discovery.Router, Namespace: "istio-system", IP: "10.9.0.2", Labels: map[string]string{"istio": "ingressgateway"}},
 	} {
 		for _, r := range xdstest.BuildAt(t, push, node, generators...) {
 			out[fmt.Sprint(name, " ", r.Body.GetTypeUrl(), " ", r.Name)] = r.Version
+		}
+		builder := generate.NewBuilder(push, node.Proxy(t), append(slices.Clone(generators), secret.Generator{}))
+		listeners, err := builder.All(resource.ListenerType)
+		if err != nil {
+			t.Fatal(err)
+		}
+		secrets, err := builder.Needed(resource.SecretType, listeners)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, of := range secrets {
+			out[fmt.Sprint(name, " ", of.Resource.Body.GetTypeUrl(), " ", of.Resource.Name)] = of.Resource.Version
 		}
 	}
 	return out

@@ -418,15 +418,12 @@ func BuildAt(tb testing.TB, push *mesh.PushContext, n Node, generators ...genera
 		for _, built := range all {
 			out = append(out, built.Resource)
 		}
-		if g.TypeURL() != resource.ListenerType {
-			continue
-		}
-		for _, of := range []string{resource.ExtensionType, resource.SecretType} {
-			needed, err := builder.Needed(of, all)
+		if g.TypeURL() == resource.ListenerType {
+			filters, err := builder.Needed(resource.ExtensionType, all)
 			if err != nil {
 				tb.Fatal(err)
 			}
-			for _, built := range needed {
+			for _, built := range filters {
 				out = append(out, built.Resource)
 			}
 		}
