@@ -42,6 +42,7 @@ func (c converter) service(s *service, exportTo []string) *discovery.Service {
 		Attributes: discovery.Attributes{
 			Provider: discovery.Kubernetes, Name: s.Name, Namespace: s.Namespace, Labels: s.Labels, LabelSelectors: s.Selector,
 			ExportTo:     discovery.ParseVisibility(s.ExportTo, s.Namespace, exportTo),
+			ExternalName: host.Name(s.ExternalName),
 			Distribution: s.Distribution, NodeLocal: s.NodeLocal,
 		},
 	}
@@ -58,7 +59,8 @@ func (c converter) service(s *service, exportTo []string) *discovery.Service {
 	return out
 }
 
-// externalName returns the endpoints of a Service of the type ExternalName: its other name.
+// externalName returns the endpoints of a Service of the type ExternalName: its other name. Clients that
+// see a service of that name do not call them.
 func (c converter) externalName(s *service) []*discovery.Endpoint {
 	var out []*discovery.Endpoint
 	for _, p := range s.Ports {
