@@ -249,7 +249,7 @@ func service(row *mesh.ServiceRow, push *mesh.PushContext, rules []*destination.
 		out.Definitions = append(out.Definitions, definition(s))
 	}
 	if of, alias := push.AliasOf(row, row.Namespace); alias {
-		out.AliasOf = cmp.Or(string(of), out.Hostname)
+		out.AliasOf, out.Subsets = cmp.Or(string(of), out.Hostname), []Subset{}
 		return out
 	}
 	for _, alias := range push.AliasesOf(row.Hostname) {
