@@ -87,12 +87,16 @@ func (c converter) workload(p *pod, locality string) *discovery.WorkloadInstance
 	}
 }
 
-// part converts a slice. Its endpoints are in order.
+// part converts a slice. Its endpoints are in order. Those that wait for their pods are left out.
 func (k *known) part(c converter, s *slice) *part {
 	of, _ := k.objects.Value(servicePrefix + serviceKey(s.Namespace, s.Service)).(*service)
 	out := &part{}
 	for i := range s.Endpoints {
 		from := &s.Endpoints[i]
+		if k.awaits(s, from) {
+			out.awaited = append(out.awaited, from.Pod)
+			continue
+		}
 		base := k.base(c, s, from)
 		if of == nil || !of.PublishNotReady {
 			base.Health = from.Health
@@ -103,6 +107,8 @@ func (k *known) part(c converter, s *slice) *part {
 			out.endpoints = append(out.endpoints, &e)
 		}
 	}
+	slices.Sort(out.awaited)
+	out.awaited = slices.Compact(out.awaited)
 	slices.SortFunc(out.endpoints, discovery.CompareEndpoints)
 	if of != nil && of.Family != s.Family {
 		for _, e := range out.endpoints {
