@@ -66,7 +66,7 @@ func TestObjectsOfAliases(t *testing.T) {
 		`own PTL0156 spec.hosts[0]: "a.shop.svc.cluster.local" is an alias of web.example.com: this has no effect for it`,
 		`to PTL0101 spec.http[0].route[0].destination.host: "a.shop.svc.cluster.local" is an alias of web.example.com, and no service: requests that take the route are answered with 503`,
 		`rule PTL0156 spec.host: "a.shop.svc.cluster.local" is an alias of web.example.com: this has no effect for it`)
-	w.Delete("web")
+	w.Delete("serviceentry/shop/web")
 	expect("a name outside again")
 	offer(h)
 	expect("an alias of itself",

@@ -95,7 +95,7 @@ func TestNamesOfAliases(t *testing.T) {
 		{func() {}, nil},
 		{late("10.9.0.8"), &nds.NameTable_NameInfo{Ips: []string{"10.9.0.8"}, Registry: "Kubernetes", Shortname: "a", Namespace: "shop"}},
 		{late("10.9.0.9"), &nds.NameTable_NameInfo{Ips: []string{"10.9.0.9"}, Registry: "Kubernetes", Shortname: "a", Namespace: "shop"}},
-		{func() { w.Delete("late") }, nil},
+		{func() { w.Delete("serviceentry/shop/late") }, nil},
 	} {
 		step.do()
 		m.Follow()
