@@ -41,18 +41,20 @@ func (t aliases) follow(from, to *PushContext) {
 	}
 }
 
-// changed has the hosts that a changed host may stand for, and that host itself.
+// changed has the hosts that a changed host may stand for, that host itself, and those that may stand for it:
+// one that is an alias no longer has the aliases that led on through it.
 func (t aliases) changed(from, to *PushContext, keys []RowKey) []RowKey {
 	if t.isEmpty(from) && t.isEmpty(to) {
 		return keys
 	}
-	found := map[string]bool{}
+	found, below := map[string]bool{}, map[string]bool{}
 	for c := range hostRows.diff(from, to) {
 		if c.New.SeenAs(c.Old) {
 			continue
 		}
 		for _, p := range []*PushContext{from, to} {
 			found[c.Key] = true
+			t.under(p, c.Key, below)
 			reach(found, c.Key, func(h string) iter.Seq[string] {
 				return func(yield func(string) bool) {
 					for _, name := range p.Host(host.Name(h)).ExternalNames() {
@@ -64,6 +66,7 @@ func (t aliases) changed(from, to *PushContext, keys []RowKey) []RowKey {
 			})
 		}
 	}
+	maps.Copy(found, below)
 	for _, h := range slices.Sorted(maps.Keys(found)) {
 		keys = append(keys, RowKey{t.table, h})
 	}
