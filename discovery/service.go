@@ -174,6 +174,9 @@ type Attributes struct {
 	// ClusterExternalAddresses are the IPs and host names at which the service is reached from outside
 	// each cluster, by the name of the cluster.
 	ClusterExternalAddresses map[string][]string
+	// ExternalName makes the service an alias: where a client sees a service of that host, it calls that one
+	// by both names. Where it sees none, the service is one of its own. (Istio: K8sAttributes.ExternalName.)
+	ExternalName host.Name
 	// Distribution says which endpoints proxies prefer, unless a DestinationRule does.
 	// (Istio: Attributes.TrafficDistribution.)
 	Distribution labels.Distribution
@@ -213,7 +216,7 @@ func (a *Attributes) equal(b *Attributes) bool {
 		a.Labels.Equal(b.Labels) && a.LabelSelectors.Equal(b.LabelSelectors) &&
 		(a.LabelSelectors == nil) == (b.LabelSelectors == nil) && slices.Equal(a.ExportTo, b.ExportTo) &&
 		maps.EqualFunc(a.ClusterExternalAddresses, b.ClusterExternalAddresses, slices.Equal[[]string]) &&
-		a.Distribution == b.Distribution && a.NodeLocal == b.NodeLocal
+		a.ExternalName == b.ExternalName && a.Distribution == b.Distribution && a.NodeLocal == b.NodeLocal
 }
 
 // CompareServices orders services of one name: the oldest first, then by name, namespace and

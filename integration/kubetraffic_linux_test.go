@@ -316,6 +316,36 @@ spec:
 		},
 	},
 	{
+		name: "ExternalName",
+		objects: `
+apiVersion: v1
+kind: Service
+metadata: {name: kept, namespace: shop}
+spec: {clusterIP: 10.96.1.95, selector: {app: kept}, ports: [{name: http, port: 80, targetPort: 8080}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: moved, namespace: shop}
+spec: {type: ExternalName, externalName: kept.shop.svc.cluster.local}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: again, namespace: shop}
+spec: {type: ExternalName, externalName: moved.shop.svc.cluster.local}
+`,
+		pods: []trafficPod{{name: "kept-1", app: "kept", ip: "10.1.0.95", ports: "http=8080"}},
+		steps: []trafficStep{
+			{calls: []trafficCall{
+				{to: "http://10.96.1.95/", host: "moved" + clusterDomain, want: []string{"kept-1"}}, {to: "http://10.96.1.95/", host: "moved.shop", want: []string{"kept-1"}},
+				{to: "http://10.96.1.95/", host: "again" + clusterDomain, want: []string{"kept-1"}},
+			}},
+			{
+				cluster: "{apiVersion: v1, kind: Service, metadata: {name: moved, namespace: shop}, spec: {type: ExternalName, externalName: elsewhere.example}}",
+				calls:   []trafficCall{{to: "http://10.96.1.95/", host: "moved" + clusterDomain, want: []string{"502"}}, {to: "http://10.96.1.95/", want: []string{"kept-1"}}},
+			},
+		},
+	},
+	{
 		name: "exportTo",
 		objects: `
 apiVersion: v1

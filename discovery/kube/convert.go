@@ -42,6 +42,7 @@ func (c converter) service(s *service, exportTo []string) *discovery.Service {
 		Attributes: discovery.Attributes{
 			Provider: discovery.Kubernetes, Name: s.Name, Namespace: s.Namespace, Labels: s.Labels, LabelSelectors: s.Selector,
 			ExportTo:     discovery.ParseVisibility(s.ExportTo, s.Namespace, exportTo),
+			ExternalName: host.Name(s.ExternalName),
 			Distribution: s.Distribution, NodeLocal: s.NodeLocal,
 		},
 	}
@@ -58,7 +59,8 @@ func (c converter) service(s *service, exportTo []string) *discovery.Service {
 	return out
 }
 
-// externalName returns the endpoints of a Service of the type ExternalName: its other name.
+// externalName returns the endpoints of a Service of the type ExternalName: its other name. Clients that
+// see a service of that name do not call them.
 func (c converter) externalName(s *service) []*discovery.Endpoint {
 	var out []*discovery.Endpoint
 	for _, p := range s.Ports {
@@ -85,12 +87,16 @@ func (c converter) workload(p *pod, locality string) *discovery.WorkloadInstance
 	}
 }
 
-// part converts a slice. Its endpoints are in order.
+// part converts a slice. Its endpoints are in order. Those that wait for their pods are left out.
 func (k *known) part(c converter, s *slice) *part {
 	of, _ := k.objects.Value(servicePrefix + serviceKey(s.Namespace, s.Service)).(*service)
 	out := &part{}
 	for i := range s.Endpoints {
 		from := &s.Endpoints[i]
+		if k.awaits(s, from) {
+			out.awaited = append(out.awaited, from.Pod)
+			continue
+		}
 		base := k.base(c, s, from)
 		if of == nil || !of.PublishNotReady {
 			base.Health = from.Health
@@ -101,6 +107,8 @@ func (k *known) part(c converter, s *slice) *part {
 			out.endpoints = append(out.endpoints, &e)
 		}
 	}
+	slices.Sort(out.awaited)
+	out.awaited = slices.Compact(out.awaited)
 	slices.SortFunc(out.endpoints, discovery.CompareEndpoints)
 	if of != nil && of.Family != s.Family {
 		for _, e := range out.endpoints {

@@ -32,6 +32,9 @@ func drawn(draw *rand.Rand) (o metav1.Object, gone bool) {
 				s.Spec.ClusterIP = corev1.ClusterIPNone
 			}
 			if draw.IntN(4) == 0 {
+				s.Spec.Type, s.Spec.ExternalName, s.Spec.ClusterIP = corev1.ServiceTypeExternalName, name("s", 3)+".shop.svc.cluster.local", ""
+			}
+			if draw.IntN(4) == 0 {
 				s.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol}
 			}
 		})

@@ -26,14 +26,43 @@ type known struct {
 	// are endpoints there.
 	elsewhere pmap.Map[*bool]
 	exportTo  *[]string // the mesh's default, nil before the first snapshot
+	// tellsPods: the cluster tells of its pods. An endpoint whose pod is not known then waits for it.
+	tellsPods bool
 }
 
 // part are the endpoints of a slice. again has each of them out of use, if the slice is of another
-// family than the first of its Service: see known.endpoints.
-type part struct{ endpoints, again []*discovery.Endpoint }
+// family than the first of its Service: see known.endpoints. awaited are the pods, each once, whose
+// endpoints are left out as they are not known yet.
+type part struct {
+	endpoints, again []*discovery.Endpoint
+	awaited          []string
+}
 
 func (p *part) equal(o *part) bool {
-	return p != nil && slices.EqualFunc(p.endpoints, o.endpoints, (*discovery.Endpoint).Equal) && (p.again == nil) == (o.again == nil)
+	return p != nil && slices.EqualFunc(p.endpoints, o.endpoints, (*discovery.Endpoint).Equal) && (p.again == nil) == (o.again == nil) &&
+		slices.Equal(p.awaited, o.awaited)
+}
+
+// awaits says whether an endpoint of a slice waits for its pod. (Istio: endpointSliceController.updateEndpointCacheForSlice,
+// needResync.)
+func (k *known) awaits(s *slice, e *endpoint) bool {
+	return k.tellsPods && e.Pod != "" && k.objects.Value(podPrefix+serviceKey(s.Namespace, e.Pod)) == nil
+}
+
+// setTellsPods notes whether the cluster tells of its pods, and marks the slices with an endpoint whose pod
+// is not known.
+func (k *known) setTellsPods(tells bool, m *marks) {
+	if k.tellsPods == tells {
+		return
+	}
+	k.tellsPods = true
+	for path, item := range k.objects.Prefix(slicePrefix) {
+		s, _ := item.(*slice)
+		if slices.ContainsFunc(s.Endpoints, func(e endpoint) bool { return k.awaits(s, &e) }) {
+			m.slices[strings.TrimPrefix(path, slicePrefix)] = struct{}{}
+		}
+	}
+	k.tellsPods = tells
 }
 
 // The keys of refs: the paths of slices by pod, by node, and by an address in their namespace of which

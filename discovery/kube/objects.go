@@ -241,8 +241,11 @@ func stripService(s *corev1.Service) *service {
 	for i := range s.Spec.Ports {
 		out.addPort(&s.Spec.Ports[i])
 	}
-	if len(s.Spec.Ports) == 0 {
+	if len(s.Spec.Ports) == 0 && out.ExternalName == "" {
 		out.flaw("it has no port: no proxy serves it")
+	}
+	if len(s.Spec.Ports) == 0 && out.ExternalName != "" {
+		out.flaw("it has no port: it serves as an alias of a service of the mesh alone")
 	}
 	if policy := s.Spec.InternalTrafficPolicy; policy != nil && *policy == corev1.ServiceInternalTrafficPolicyLocal {
 		out.NodeLocal = true

@@ -216,6 +216,13 @@ func (i *inbox) hasBegun() bool {
 	return i.begun
 }
 
+// tellsPods says whether the cluster tells of its pods: they were listed, and it does not deny them.
+func (i *inbox) tellsPods() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.taken[podKind] && !i.refused[podKind]
+}
+
 // isWhole says whether the lists of all kinds were taken.
 func (i *inbox) isWhole() bool {
 	i.mu.Lock()
@@ -238,6 +245,7 @@ func (r *Registry) drain() {
 	changes, selected, settled := r.inbox.take()
 	if selected != nil {
 		r.choose(*selected)
+		r.known.setTellsPods(r.inbox.tellsPods(), &r.marks)
 	}
 	r.apply(changes)
 	if settled && !r.synced.Load() {

@@ -13,8 +13,8 @@ import (
 	"github.com/portolan-mesh/portolan/cache/kube/cluster"
 )
 
-// kinds is the number of kinds that a registry follows.
-const kinds = 4
+// kinds is the number of kinds that a registry follows, and podKind the number of pods among them.
+const kinds, podKind = 4, 1
 
 // followed are the kinds that a registry follows, with the prefixes of the paths of their objects.
 var followed = [kinds]struct {

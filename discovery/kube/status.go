@@ -3,6 +3,7 @@ package kube
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/portolan-mesh/portolan/cache/kube/cluster"
@@ -59,8 +60,15 @@ func (r *Registry) Status() Status {
 			s.Flaws = append(s.Flaws, Flaw{Object: "EndpointSlice " + serviceKey(of.Namespace, of.Name), Reason: reason})
 		}
 	}
-	for p := range k.built.Values() {
+	for path, p := range k.built.All() {
 		s.Endpoints += len(p.endpoints)
+		if len(p.awaited) > 0 {
+			of, _ := k.objects.Value(slicePrefix + path).(*slice)
+			s.Flaws = append(s.Flaws, Flaw{
+				Object: "EndpointSlice " + serviceKey(of.Namespace, of.Name),
+				Reason: "the cluster does not tell of these pods yet, and their endpoints are left out until it does: " + strings.Join(p.awaited, ", "),
+			})
+		}
 	}
 	for range k.objects.Prefix(podPrefix) {
 		s.Pods++

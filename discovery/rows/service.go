@@ -44,6 +44,10 @@ type Service struct {
 // Service returns the service that represents the row.
 func (r *Service) Service() *discovery.Service { return r.Services[0] }
 
+// ExternalName returns the host that the service stands for to clients that see a service of that host,
+// empty for none.
+func (r *Service) ExternalName() host.Name { return r.Service().Attributes.ExternalName }
+
 // NewService merges the services and endpoints of one key. Kubernetes services come first,
 // then the oldest.
 func NewService(services []*discovery.Service, endpoints []*discovery.Endpoint) *Service {

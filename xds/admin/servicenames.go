@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -26,6 +27,8 @@ type ServiceName struct {
 	// Clusters are the clusters that have the service.
 	Clusters []string `json:"clusters,omitempty"`
 	Ports    []Port   `json:"ports"`
+	// AliasOf is as in Service.
+	AliasOf string `json:"aliasOf,omitempty"`
 	// Endpoints counts the endpoints of all registries, and Healthy the healthy ones. An
 	// endpoint with several ports counts once.
 	Endpoints int `json:"endpoints"`
@@ -51,6 +54,12 @@ func namesOf(p *mesh.PushContext, namespace string, registries Registries) Servi
 			}
 			if registries.Clusters != nil {
 				one.Clusters = slices.DeleteFunc(registries.Clusters(s.Services), func(name string) bool { return name == "" })
+			}
+			of, alias := p.AliasOf(s, s.Namespace)
+			if alias {
+				one.AliasOf = cmp.Or(string(of), one.Hostname)
+				out.Items = append(out.Items, one)
+				continue
 			}
 			for _, e := range grouped(p, s) {
 				one.Endpoints++

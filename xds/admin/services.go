@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
@@ -41,6 +42,11 @@ type ServiceList struct {
 type Service struct {
 	Hostname  string `json:"hostname"`
 	Namespace string `json:"namespace"`
+	// AliasOf is the host that the service stands for to clients of its namespace, itself if that leads back
+	// to it; empty for a service of its own. An alias has no endpoints.
+	AliasOf string `json:"aliasOf,omitempty"`
+	// Aliases are the hosts that stand for this one to clients of their own namespaces.
+	Aliases []string `json:"aliases,omitempty"`
 	// Definitions are the services of that name, one for each address; the first one counts for
 	// the host.
 	Definitions []Definition `json:"definitions"`
@@ -241,6 +247,13 @@ func service(row *mesh.ServiceRow, push *mesh.PushContext, rules []*destination.
 	}
 	for _, s := range row.Services {
 		out.Definitions = append(out.Definitions, definition(s))
+	}
+	if of, alias := push.AliasOf(row, row.Namespace); alias {
+		out.AliasOf, out.Subsets = cmp.Or(string(of), out.Hostname), []Subset{}
+		return out
+	}
+	for _, alias := range push.AliasesOf(row.Hostname) {
+		out.Aliases = append(out.Aliases, string(alias))
 	}
 	out.Endpoints = grouped(push, row)
 	for i := range out.Endpoints {

@@ -175,6 +175,39 @@ func TestServicesAreListed(t *testing.T) {
 	}
 }
 
+// TestAliasesAreDescribed: an alias says what it stands for, and its service says which aliases it has.
+func TestAliasesAreDescribed(t *testing.T) {
+	t.Parallel()
+	w := xdstest.NewWorld(t, xdstest.HTTPService("shop/web", "web.example.com", "10.7.0.1"))
+	for h, of := range map[host.Name]host.Name{"a.shop": "b.shop", "b.shop": "web.example.com", "c.shop": "c.shop", "d.shop": "elsewhere.example"} {
+		w.Offer(discovery.Row{Hostname: h, Namespace: "shop", Services: []*discovery.Service{{
+			Hostname: h, Address: discovery.UnspecifiedIP, Resolution: discovery.DNSLB, MeshExternal: true,
+			Attributes: discovery.Attributes{Provider: discovery.Kubernetes, Namespace: "shop", ExternalName: of},
+		}}})
+	}
+	got := map[string]string{}
+	for _, h := range []string{"a.shop", "b.shop", "c.shop", "d.shop", "web.example.com"} {
+		list, err := get(t, world{w.Context()}, "?host="+h)
+		if err != nil || len(list.Items) != 1 {
+			t.Fatalf("%s: %+v, %v", h, list, err)
+		}
+		got[h] = fmt.Sprint(list.Items[0].AliasOf, list.Items[0].Aliases)
+	}
+	want := map[string]string{"a.shop": "web.example.com[]", "b.shop": "web.example.com[]", "c.shop": "c.shop[]", "d.shop": "[]", "web.example.com": "[a.shop b.shop]"}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	names, err := admin.Services(world{w.Context()}, admin.Registries{})(httptest.NewRequest(http.MethodGet, admin.ServicesPath, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range names.(admin.ServiceNames).Items {
+		if before, _, _ := strings.Cut(want[s.Hostname], "["); s.AliasOf != before {
+			t.Errorf("the list has %s as an alias of %q, want %q", s.Hostname, s.AliasOf, before)
+		}
+	}
+}
+
 // TestPlacesOfServices: definitions show their places if they have some, and services what is odd
 // about their endpoints.
 func TestPlacesOfServices(t *testing.T) {

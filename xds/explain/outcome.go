@@ -238,7 +238,7 @@ func (e *explainer) whyNoListener() string {
 // on the port, though the proxy sees it; empty for none.
 func (e *explainer) sidecarWithoutPort() string {
 	view := e.view()
-	service := view.Service(host.Name(e.host))
+	service := view.Reached(host.Name(e.host))
 	if service == nil {
 		return ""
 	}

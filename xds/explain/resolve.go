@@ -122,7 +122,7 @@ func (out *Resolution) resolve(push *mesh.PushContext, domain string, builder *g
 			return err
 		}
 		info := body.(*nds.Host).GetTable()[one]
-		row := builder.View().Service(host.Name(one))
+		row := builder.View().Reached(host.Name(one))
 		out.Host, out.Addresses, out.Registry, out.Namespace = one, info.GetIps(), info.GetRegistry(), row.Service().Attributes.Namespace
 		out.Objects = namesOf(origins.Of(built.Reads), schema.ServiceEntry, schema.WorkloadEntry, schema.Sidecar)
 		switch shape := builder.View().Shape(); {
@@ -154,7 +154,13 @@ func (out *Resolution) resolve(push *mesh.PushContext, domain string, builder *g
 
 // whyUnanswered says why a host of the mesh is not answered.
 func whyUnanswered(v *mesh.View, row *mesh.HostRow) string {
-	service := v.Service(row.Hostname)
+	service := v.Reached(row.Hostname)
+	if alias, ok := v.Alias(row.Hostname); ok && service == nil {
+		if alias.Of == "" {
+			return fmt.Sprintf("%s is an alias of itself: mend externalName of its Service", row.Hostname)
+		}
+		return fmt.Sprintf("%s is an alias of %s, which the Sidecar of the proxy leaves out", row.Hostname, alias.Of)
+	}
 	if service == nil {
 		var namespaces []string
 		for _, s := range row.Services {

@@ -70,9 +70,9 @@ func (c *checker) findTarget() (target, error) {
 	return target{}, fmt.Errorf("no host of the mesh is called %s, and %w", c.to, err)
 }
 
-// serviceTarget is the endpoints of a service: the one that the caller sees, else the first.
+// serviceTarget is the endpoints of a service: the one that the caller reaches, else the first.
 func (c *checker) serviceTarget(row *mesh.HostRow) (target, error) {
-	service := c.view().Service(row.Hostname)
+	service := c.view().Reached(row.Hostname)
 	seen := service != nil
 	if !seen {
 		service = row.Services[0]
@@ -90,7 +90,7 @@ func (c *checker) serviceTarget(row *mesh.HostRow) (target, error) {
 	}
 	out := target{host: hostText(string(row.Hostname), port.Number), port: port.Number, carries: port.Protocol}
 	if seen {
-		out.cluster = names.Cluster(names.Outbound, uint32(port.Number), "", string(row.Hostname))
+		out.cluster = names.Cluster(names.Outbound, uint32(port.Number), "", string(service.Hostname))
 	}
 	for _, e := range c.view().EndpointsOf(service) {
 		if e.ServicePortName == port.Name {

@@ -106,7 +106,7 @@ func (e *explainer) bindOf(service *mesh.ServiceRow, address string) string {
 func (e *explainer) service(ip netip.Addr) *mesh.ServiceRow {
 	if !ip.IsValid() {
 		for _, h := range e.view().HostsFor(e.host) {
-			if s := e.view().Service(h); s != nil {
+			if s := e.view().Reached(h); s != nil {
 				return s
 			}
 		}

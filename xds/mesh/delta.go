@@ -40,8 +40,23 @@ func Diff(from, to *PushContext) Delta {
 // Everything returns the difference from nothing to where d leads.
 func (d Delta) Everything() Delta { return Diff(nil, d.to) }
 
-// Hosts iterates over the changed hosts, in order.
-func (d Delta) Hosts() iter.Seq[pmap.Change[*HostRow]] { return hostRows.diff(d.from, d.to) }
+// Hosts iterates over the changed hosts, in order, and then over the unchanged ones that may have begun or
+// ceased to be aliases of these.
+func (d Delta) Hosts() iter.Seq[pmap.Change[*HostRow]] {
+	return func(yield func(pmap.Change[*HostRow]) bool) {
+		for c := range hostRows.diff(d.from, d.to) {
+			if !yield(c) {
+				return
+			}
+		}
+		for _, h := range aliasRows.followers(d.from, d.to) {
+			row := d.to.Host(host.Name(h))
+			if !yield(pmap.Change[*HostRow]{Key: h, Old: row, New: row, HasOld: true, HasNew: true}) {
+				return
+			}
+		}
+	}
+}
 
 // Endpoints iterates over the changed endpoint rows, in order.
 func (d Delta) Endpoints() iter.Seq[pmap.Change[*EndpointRow]] {

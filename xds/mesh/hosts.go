@@ -54,7 +54,16 @@ func (t hosts) set(p *PushContext, h host.Name, row *HostRow) {
 	reversedRows.put(p, reverse(string(h)), row, row != nil)
 }
 
-func (t hosts) answer(v *View, key, listener string) any { return v.service(host.Name(key), listener) }
+// changed adds the hosts that may stand for changed ones: whether they are services depends on these.
+func (t hosts) changed(from, to *PushContext, keys []RowKey) []RowKey {
+	keys = t.tableOf.changed(from, to, keys)
+	for _, h := range aliasRows.followers(from, to) {
+		keys = append(keys, RowKey{t.table, h})
+	}
+	return keys
+}
+
+func (t hosts) answer(v *View, key, listener string) any { return v.seen(host.Name(key), listener) }
 
 // hostsMatching iterates over the hosts that a pattern (or the one name) covers.
 func (p *PushContext) hostsMatching(pattern host.Name) iter.Seq[*HostRow] {

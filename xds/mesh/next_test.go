@@ -428,6 +428,11 @@ func (d *draw) service() {
 			s.Attributes.LabelSelectors = labels.Instance{"app": "x"}
 		}
 	}
+	if of := d.one([]string{"", "", testHosts[0], testHosts[1], "web.shop.svc.cluster.local", "elsewhere.example"}, "alias of"); of != "" {
+		s := all[0]
+		s.Resolution, s.Address, s.AutoAllocatedIPv4, s.MeshExternal = discovery.DNSLB, discovery.UnspecifiedIP, "", true
+		s.Attributes.Provider, s.Attributes.LabelSelectors, s.Attributes.ExternalName = discovery.Kubernetes, nil, host.Name(of)
+	}
 	for _, cluster := range d.some([]string{"east", "west"}, "clusters") {
 		vip := d.one([]string{"10.96.0.1", "10.96.0.2"}, "vip")
 		all = append(all, &discovery.Service{
@@ -547,7 +552,7 @@ func dump(p *PushContext) map[string]string {
 		}
 		put("hosts", k, fmt.Sprint(names))
 	}
-	for table, m := range map[string]pmap.Map[members]{"addresses": addressRows.rowsOf(p), "wildcards": wildcardRows.rowsOf(p)} {
+	for table, m := range map[string]pmap.Map[members]{"addresses": addressRows.rowsOf(p), "aliases": aliasRows.rowsOf(p), "wildcards": wildcardRows.rowsOf(p)} {
 		for k, g := range m.All() {
 			put(table, k, fmt.Sprint(slices.Collect(g.Keys())))
 		}

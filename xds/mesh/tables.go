@@ -47,6 +47,7 @@ const (
 	Endpoints      // EndpointRow by rows.Key
 	Secrets        // SecretRow by SecretKey
 	Hosts          // HostRow by host
+	Aliases        // the hosts that have a host as their external name
 	Addresses      // the hosts that have an address or were assigned it
 	Headless       // the headless services with a workload at an address and port, by service.SocketKey
 	Wildcards      // the hosts with an HTTP port that a pattern covers, by WildcardKey
@@ -107,6 +108,7 @@ var tables = [tableCount]table{
 	Endpoints:      given[*EndpointRow]{Endpoints, func(in *Inputs) pmap.Map[*EndpointRow] { return in.Endpoints }},
 	Secrets:        secretRows,
 	Hosts:          hostRows,
+	Aliases:        aliasRows,
 	Addresses:      addressRows,
 	Headless:       headlessRows,
 	Wildcards:      wildcardRows,

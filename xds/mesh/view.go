@@ -380,9 +380,10 @@ func (v *View) Label(key string) string {
 func (v *View) Node() string { return v.ask(Self, selfTrait, destination.NodeTrait).(string) }
 
 // Service returns the service of a host that the proxy sees through any of its egress
-// listeners, nil if it sees none.
+// listeners, nil if it sees none or the host is an alias.
 func (v *View) Service(h host.Name) *ServiceRow {
-	return v.ofHost(h, viaAny)
+	s, _ := v.ofHost(h, viaAny).(*ServiceRow)
+	return s
 }
 
 // Sees says whether the proxy sees a service of a host, through any egress listener. It
@@ -397,7 +398,8 @@ func (v *View) SeesRoutes(row *RouteRow) bool { return v.firstRoute(row, viaAny)
 
 // ServiceAt is like Service, through one egress listener.
 func (v *View) ServiceAt(listener EgressListener, h host.Name) *ServiceRow {
-	return v.ofHost(h, v.listenerArgs(listener.Index))
+	s, _ := v.ofHost(h, v.listenerArgs(listener.Index)).(*ServiceRow)
+	return s
 }
 
 // Endpoints returns the endpoints of a service; nil for none.

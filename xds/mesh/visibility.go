@@ -21,21 +21,39 @@ func (v *View) listenerArgs(listener int) string {
 	return strconv.Itoa(listener)
 }
 
-// ofHost queries the service of a host through a listener, or any, and records everything
+// ofHost queries what a host is through a listener, or any, as seen does, and records everything
 // that the answer depends on.
-func (v *View) ofHost(h host.Name, listener string) *ServiceRow {
+func (v *View) ofHost(h host.Name, listener string) any {
 	if v.scope.Restricted() && listener == viaAny {
 		v.ask(Destinations, string(h), listener)
 	}
-	return v.ask(Hosts, string(h), listener).(*ServiceRow)
+	return v.ask(Hosts, string(h), listener)
 }
 
-// service returns the service of a host that the class sees. First come services that an
+// seen returns what a host is to the class: a *ServiceRow, nil for none, or an Alias.
+func (v *View) seen(h host.Name, listener string) any {
+	s := v.picked(h, listener)
+	if s == nil || s.ExternalName() == "" {
+		return s
+	}
+	if of, alias := v.push.AliasOf(s, v.scope.Namespace); alias {
+		return Alias{Service: s, Of: of}
+	}
+	return s
+}
+
+// service returns the service of a host that the class sees, nil if it sees none or the host is an alias.
+func (v *View) service(h host.Name, listener string) *ServiceRow {
+	s, _ := v.seen(h, listener).(*ServiceRow)
+	return s
+}
+
+// picked returns the service of a host that the class sees, aliases too. First come services that an
 // egress listener imports: of the class's own namespace, then of a namespace that an
 // entry names, then the oldest. Through any listener, next come services to which an
 // imported VirtualService routes, and the Sidecar's egress proxy. Routes lead to these,
 // but no listener carries them.
-func (v *View) service(h host.Name, listener string) *ServiceRow {
+func (v *View) picked(h host.Name, listener string) *ServiceRow {
 	row := hostRows.rowsOf(v.push).Value(string(h))
 	if row == nil {
 		return nil

@@ -78,6 +78,7 @@ const (
 	MatchPort           Code = "PTL0153"
 	MatchGateway        Code = "PTL0154"
 	HostShort           Code = "PTL0155"
+	HostAlias           Code = "PTL0156"
 	ServerUnrouted      Code = "PTL0171"
 	RoutesUnserved      Code = "PTL0172"
 	SourceShadowed      Code = "PTL0181"
@@ -234,6 +235,7 @@ var kinds = []Kind{
 	{MatchPort, "", Warning, status.ResolvedRefs, "a match for sidecars is for a port that no service of the hosts has", "the match has no effect"},
 	{MatchGateway, "", Warning, status.ResolvedRefs, "a match names a gateway that is none of those of its VirtualService", "the match has no effect for that gateway"},
 	{HostShort, "", Info, "", "an object names hosts without a dot", "they stand for hosts of the namespace of the object, as in Istio"},
+	{HostAlias, "", Warning, status.ResolvedRefs, "a VirtualService or DestinationRule is for the host of a Service of the type ExternalName, which is an alias of another service", "it has no effect for the host: what is said for the other service counts"},
 	{ServerUnrouted, "", Warning, status.ResolvedRefs, "a server of a Gateway passes connections on, and no tcp or tls route is for it", "proxies close what comes to it, and do not listen where nothing else has the port"},
 	{RoutesUnserved, "", Warning, status.ResolvedRefs, "http, tcp or tls routes are for a Gateway without a server of the kind for their hosts and ports", "the gateway does not have the routes"},
 	{SourceShadowed, "", Warning, status.Conflicted, "two sources of configuration have an object of one kind, namespace and name", "that of the source that comes first is used alone"},

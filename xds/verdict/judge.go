@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"maps"
@@ -173,6 +174,25 @@ func (j *Judge) Services(pattern host.Name) iter.Seq[*mesh.ServiceRow] {
 // ServiceOf returns the service of a host as proxies of a namespace see it, nil for none.
 func (j *Judge) ServiceOf(h host.Name, namespace string) *mesh.ServiceRow {
 	return j.View(namespace).Service(h)
+}
+
+// AliasOf returns the host that a host is an alias of to proxies of a namespace, itself if that leads back to
+// it; false for no alias.
+func (j *Judge) AliasOf(h host.Name, namespace string) (host.Name, bool) {
+	alias, ok := j.View(namespace).Alias(h)
+	return cmp.Or(alias.Of, h), ok
+}
+
+// HostAliased tells that an object is for the host of an alias, which field names.
+func (j *Judge) HostAliased(field, written string, h, of host.Name) {
+	v := Verdict{
+		Code: HostAlias, Field: field, Message: fmt.Sprintf("%s is an alias of %s: this has no effect for it", Named(written, h), of),
+		Remedy: "name " + string(of) + " instead",
+	}
+	if of == h {
+		v.Message, v.Remedy = Named(written, h)+" is an alias of itself, and so of no service: this has no effect for it", "mend externalName of its Service"
+	}
+	j.Add(v)
 }
 
 // Endpoints returns the endpoints of a service.

@@ -118,10 +118,18 @@ func (e *environment) listServices(ctx context.Context, namespace, output string
 		rows = append(rows, []string{
 			s.Hostname, s.Namespace, registriesOf(s),
 			cli.FormatList(cli.MapSlice(s.Ports, func(p admin.Port) string { return text.Port(uint32(p.Number), p.Protocol) }), false),
-			fmt.Sprintf("%d/%d", s.Healthy, s.Endpoints),
+			endpointsOf(s),
 		})
 	}
 	return cli.WriteTable(e.Stdout, rows)
+}
+
+// endpointsOf formats how many endpoints of a service are healthy, or what it is an alias of.
+func endpointsOf(s admin.ServiceName) string {
+	if s.AliasOf != "" {
+		return "alias of " + s.AliasOf
+	}
+	return fmt.Sprintf("%d/%d", s.Healthy, s.Endpoints)
 }
 
 // registriesOf formats the registries of a service, with its clusters.
@@ -138,11 +146,25 @@ func withClusters(registry string, clusters ...string) string {
 }
 
 func (e *environment) printService(s admin.Service) error {
-	fmt.Fprintf(e.Stdout, "service %s  namespace %s  %s\n\n", s.Hostname, s.Namespace, healthCounts(s.Endpoints))
+	about := healthCounts(s.Endpoints)
+	if s.AliasOf != "" {
+		about = "alias of " + s.AliasOf
+	}
+	fmt.Fprintf(e.Stdout, "service %s  namespace %s  %s\n\n", s.Hostname, s.Namespace, about)
 	if err := cli.WriteTable(e.Stdout, definitionRows(s.Definitions)); err != nil {
 		return err
 	}
 	fmt.Fprintln(e.Stdout)
+	switch {
+	case s.AliasOf == s.Hostname:
+		fmt.Fprintln(e.Stdout, "It leads back to itself: clients reach nothing by this name. Mend externalName of its Service.")
+		return nil
+	case s.AliasOf != "":
+		fmt.Fprintf(e.Stdout, "Clients that see %s reach that by this name too, with the policies for that host.\n", s.AliasOf)
+		return nil
+	case len(s.Aliases) > 0:
+		fmt.Fprintf(e.Stdout, "Aliases: %s\n\n", cli.FormatList(s.Aliases, false))
+	}
 	if len(s.Endpoints) == 0 {
 		fmt.Fprintln(e.Stdout, "No endpoints.")
 	} else if err := cli.WriteTable(e.Stdout, endpointRows(s.Endpoints)); err != nil {

@@ -75,9 +75,22 @@ func (c *chains) tlsStreams(s *mesh.ServiceRow, byName bool) []stream {
 	case len(out) > 0:
 		return out
 	case byName || isDynamic(s):
-		return []stream{{names: []string{string(s.Hostname)}, tls: true}}
+		return []stream{{names: c.sniNames(s), tls: true}}
 	}
 	return []stream{{tls: true}}
+}
+
+// sniNames returns the host of a service, and its aliases with their short names.
+// (Istio: buildSidecarOutboundTLSFilterChainOpts.)
+func (c *chains) sniNames(s *mesh.ServiceRow) []string {
+	out := []string{string(s.Hostname)}
+	for _, alias := range c.view.AliasesAt(c.egress, s.Hostname) {
+		out = append(out, string(alias))
+		for _, short := range c.view.ShortNames(alias) {
+			out = append(out, short.Name)
+		}
+	}
+	return out
 }
 
 // tcpRoutes iterates over the tcp routes of a VirtualService that apply to this proxy and

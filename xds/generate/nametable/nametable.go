@@ -1,5 +1,5 @@
 // Package nametable makes the names that a sidecar's DNS server answers: one resource for each
-// host that it sees, and one table of them all for Istio's agent. Only sidecars with DNS_CAPTURE
+// host that it sees, aliases with the addresses of their services, and one table of them all for Istio's agent. Only sidecars with DNS_CAPTURE
 // have any. (Istio: pkg/dns/server/name_table.go.)
 package nametable
 
@@ -14,7 +14,6 @@ import (
 	"github.com/portolan-mesh/portolan/discovery"
 	"github.com/portolan-mesh/portolan/storage/host"
 	"github.com/portolan-mesh/portolan/xds/generate"
-	"github.com/portolan-mesh/portolan/xds/generate/route"
 	"github.com/portolan-mesh/portolan/xds/mesh"
 	"github.com/portolan-mesh/portolan/xds/names/nds"
 	"github.com/portolan-mesh/portolan/xds/resource"
@@ -40,8 +39,13 @@ func (Hosts) Affected(v *mesh.View, d mesh.Delta) iter.Seq[string] {
 		if !answers(v) {
 			return
 		}
-		for row := range route.ChangedHosts(v, d) {
-			if !yield(prefix + string(row.Hostname)) {
+		for c := range d.Hosts() {
+			if h := host.Name(c.Key); d.Whole && !v.Sees(c.New) {
+				if _, alias := v.Alias(h); !alias {
+					continue
+				}
+			}
+			if !yield(prefix + c.Key) {
 				return
 			}
 		}
@@ -60,6 +64,10 @@ func (Hosts) Build(v *mesh.View, name string) (proto.Message, []resource.Need, e
 		return nil, nil, nil
 	}
 	row := v.Service(host.Name(hostname))
+	named := row
+	if alias, ok := v.Alias(host.Name(hostname)); ok {
+		row, named = v.Service(alias.Of), alias.Service
+	}
 	if row == nil {
 		return nil, nil, nil
 	}
@@ -70,7 +78,7 @@ func (Hosts) Build(v *mesh.View, name string) (proto.Message, []resource.Need, e
 	if len(ips) == 0 {
 		return nil, nil, nil
 	}
-	of := row.Service().Attributes
+	of := named.Service().Attributes
 	info := &nds.NameTable_NameInfo{Ips: ips, Registry: string(of.Provider)}
 	if of.Provider == discovery.Kubernetes {
 		info.Shortname, info.Namespace = of.Name, of.Namespace

@@ -67,6 +67,57 @@ func tableOf(t *testing.T, m xdstest.Member) map[string][]string {
 	return out
 }
 
+// TestNamesOfAliases: an alias has the addresses of its service, and follows them; one without a service has
+// no name.
+func TestNamesOfAliases(t *testing.T) {
+	t.Parallel()
+	const h = "a.shop.svc.cluster.local"
+	w := world(t)
+	w.Offer(discovery.Row{
+		Hostname: h, Namespace: "shop",
+		Services: []*discovery.Service{{
+			Hostname: h, Address: discovery.UnspecifiedIP, Resolution: discovery.DNSLB, MeshExternal: true,
+			Attributes: discovery.Attributes{Provider: discovery.Kubernetes, Name: "a", Namespace: "shop", ExternalName: "late.test"},
+		}},
+	})
+	all := xdstest.NewGroups(catalogue.Types(), w.Context)
+	m := all.Join(xdstest.Node{Namespace: "shop", IP: "10.0.0.9", DNSCapture: true}.Proxy(t))
+	t.Cleanup(m.Close)
+	late := func(address string) func() {
+		return func() {
+			w.Apply(xdstest.Object("ServiceEntry", "shop/late", "{hosts: [late.test], addresses: ["+address+"], ports: [{number: 80, name: http, protocol: HTTP}], resolution: STATIC, endpoints: [{address: 10.0.0.1}]}"))
+		}
+	}
+	for i, step := range []struct {
+		do   func()
+		want *nds.NameTable_NameInfo
+	}{
+		{func() {}, nil},
+		{late("10.9.0.8"), &nds.NameTable_NameInfo{Ips: []string{"10.9.0.8"}, Registry: "Kubernetes", Shortname: "a", Namespace: "shop"}},
+		{late("10.9.0.9"), &nds.NameTable_NameInfo{Ips: []string{"10.9.0.9"}, Registry: "Kubernetes", Shortname: "a", Namespace: "shop"}},
+		{func() { w.Delete("serviceentry/shop/late") }, nil},
+	} {
+		step.do()
+		m.Follow()
+		one := &nds.Host{}
+		if r := m.Set("NAMES").Value(nds.HostName(h)); r != nil {
+			if err := proto.Unmarshal(r.Body.GetValue(), one); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := one.GetTable()[h]; !proto.Equal(got, step.want) {
+			t.Errorf("step %d: %v, want %v", i, got, step.want)
+		}
+	}
+	fresh := all.Join(xdstest.Node{Namespace: "shop", IP: "10.0.0.8", DNSCapture: true}.Proxy(t))
+	t.Cleanup(fresh.Close)
+	late("10.9.0.9")()
+	fresh.Follow()
+	if fresh.Set("NAMES").Value(nds.HostName(h)) == nil {
+		t.Error("who begins with an alias has no name of it")
+	}
+}
+
 // TestNames: a sidecar with DNS_CAPTURE has the addresses of every host that it sees, and follows
 // changes by host; others have no names.
 func TestNames(t *testing.T) {

@@ -73,7 +73,7 @@ func (n hostNames) namesAt(h string, port int, yield func(string) bool) bool {
 }
 
 // hostsOf yields the hosts of a service, and hosts without a service that may have given way
-// to it: its addresses, and patterns that cover it.
+// to it: its addresses, patterns that cover it, and itself if it was an alias.
 func (n hostNames) hostsOf(row *mesh.HostRow, yield func(string) bool) bool {
 	v := n.view
 	for port := range route.DetectedPorts(v, row) {
@@ -84,6 +84,9 @@ func (n hostNames) hostsOf(row *mesh.HostRow, yield func(string) bool) bool {
 	}
 	covers := false
 	for _, s := range row.Services {
+		if s.ExternalName() != "" && !n.namesAt(string(s.Hostname), foreignPort, yield) {
+			return false
+		}
 		for _, p := range s.Ports() {
 			if v.Shape().RoutesHTTP(p.Protocol) && !n.namesAt(string(s.Hostname), p.Number, yield) {
 				return false
@@ -205,9 +208,13 @@ func (b sidecarBuilder) hasAddress(h host.Name, domain string) bool {
 	})
 }
 
-// mustGiveWay says whether a host without a service must give way to services: a name to a
-// service that has it as an address, a pattern to any service that it covers.
+// mustGiveWay says whether a host without a service must give way to services: an alias to
+// the service that it stands for, a name to a service that has it as an address, a pattern
+// to any service that it covers.
 func (b sidecarBuilder) mustGiveWay(h host.Name) bool {
+	if _, alias := b.view.AliasAt(b.carrier.Listener, h); alias {
+		return true
+	}
 	if !h.IsWildcard() {
 		for other := range b.view.HostsAt(string(h)) {
 			if b.hasAddress(host.Name(other), string(h)) {

@@ -44,6 +44,30 @@ func (r *Host) With(h host.Name, changes []pmap.Change[*rows.Service]) *Host {
 	return row
 }
 
+// ExternalNames returns the hosts that the services of a host stand for, each once, in order.
+func (r *Host) ExternalNames() []host.Name {
+	if r == nil {
+		return nil
+	}
+	var out []host.Name
+	for _, s := range r.Services {
+		if name := s.ExternalName(); name != "" {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// SeenAs says whether every client that sees a service of one host sees one of the other, in the same
+// namespace and with the same external name; false for nil.
+func (r *Host) SeenAs(o *Host) bool {
+	return r != nil && o != nil && slices.EqualFunc(r.Services, o.Services, func(a, b *rows.Service) bool {
+		return a.Namespace == b.Namespace && a.ExternalName() == b.ExternalName() &&
+			slices.Equal(a.Service().Attributes.ExportTo, b.Service().Attributes.ExportTo)
+	})
+}
+
 // Pick returns the service of a host that the scope imports, nil for none. Only services
 // exported to the scope's namespace count. One of that namespace wins, then the highest
 // rank, then the oldest. A nil rank means that all are imported alike.

@@ -24,6 +24,10 @@ func DestinationRule(j *verdict.Judge, object *config.Config) { (&judge{j}).dest
 func (j *judge) destinationRule(object *config.Config) {
 	spec := object.Spec.(*networking.DestinationRule)
 	h := destination.HostOf(object)
+	if of, alias := j.AliasOf(h, object.Namespace); alias {
+		j.HostAliased("spec.host", spec.GetHost(), h, of)
+		return
+	}
 	var services []*mesh.ServiceRow
 	for s := range j.Services(h) {
 		services = append(services, s)

@@ -138,7 +138,14 @@ func (j *judge) ingressBackend(object *config.Config, of *networkingv1.IngressSe
 	}
 	h := host.Name(ingress.ServiceHost(object, of.Name))
 	s := j.ServiceOf(h, j.root())
+	aliasOf, alias := j.AliasOf(h, j.root())
 	switch {
+	case alias:
+		j.Add(verdict.Verdict{
+			Code: verdict.HostUnknown, Field: field + ".name",
+			Message: fmt.Sprintf("%q stands for %s, an alias of %s and no service: %s", of.Name, h, aliasOf, fails),
+			Remedy:  "name the service that it stands for",
+		})
 	case s == nil && j.Mesh().Host(h) == nil:
 		v := verdict.Verdict{
 			Code: verdict.HostUnknown, Field: field + ".name",

@@ -81,6 +81,10 @@ func (j *judge) sidecarHosts(vs *routing.VirtualService, written *networking.Vir
 				Remedy:  "put the routes of both into one VirtualService",
 			})
 		}
+		if of, alias := j.AliasOf(h, namespace); alias {
+			j.HostAliased(verdict.At("spec.hosts", i), written.GetHosts()[i], h, of)
+			continue
+		}
 		some := false
 		for range j.Services(h) {
 			some = true
@@ -266,7 +270,14 @@ func (j *judge) destination(vs *routing.VirtualService, d *networking.Destinatio
 	for _, gateway := range vs.Gateways {
 		namespace := proxyNamespace(vs, gateway)
 		s := j.ServiceOf(h, namespace)
+		of, alias := j.AliasOf(h, namespace)
 		switch {
+		case alias:
+			j.Add(verdict.Verdict{
+				Code: verdict.HostUnknown, Field: field + ".host",
+				Message: fmt.Sprintf("%s is an alias of %s, and no service: %s", verdict.Named(written, h), of, effect),
+				Remedy:  "name the service that it stands for",
+			})
 		case s == nil && j.Mesh().Host(h) == nil:
 			j.Add(verdict.Verdict{
 				Code: verdict.HostUnknown, Field: field + ".host",
