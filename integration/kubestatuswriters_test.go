@@ -181,7 +181,7 @@ func TestKubernetesStatusWriters(t *testing.T) {
 	}
 
 	etcd := startEtcd(t)
-	leader, others := leaderOf(t, serve(etcd, "writer-1", "portolan", "--write-status"), serve(etcd, "writer-2", "portolan", "--write-status"))
+	leader, others := leaderOf(t, serve(etcd, "writer-1", "portolan-istio", "--write-status"), serve(etcd, "writer-2", "portolan-istio", "--write-status"))
 	next := others[0]
 	next.startEnvoy(envoyOptions{kind: "router", name: "edge", namespace: "istio-system", ip: "127.0.0.1", labels: "istio=ingressgateway", variant: protocol.Delta})
 	k.condition("serviceentries", "one", "Accepted", "True", "was seen by the servers")
