@@ -358,6 +358,9 @@ func (x *twoClusters) run(v protocol.Variant) {
 		c.runs(x.ns, pod.name, x.own, "web")
 		c.serves(x.ns, "web", pod, x.own, podReady)
 	}
+	x.east.runs(x.ns, "early", x.own, "early")
+	x.east.runs(x.ns, "late", x.own, "late")
+	x.east.runs(x.ns, "edge", x.gateway, "edge")
 	x.east.serves(x.ns, "early", early, x.own, podNotReady)
 	x.east.serves(x.ns, "late", late, x.own, podNotReady)
 	x.east.serves(x.ns, "istio-ingressgateway", &upstream{name: "edge", port: plain}, x.gateway, podReady)
