@@ -84,6 +84,8 @@ type link struct {
 	fault error
 	// lost has the reasons of all resources that are not followed, with their number.
 	lost map[string]int
+	// found is closed when a resource is followed again.
+	found chan struct{}
 }
 
 // New returns the connection of a kubeconfig. It sends nothing yet: the cluster may be
@@ -100,7 +102,7 @@ func New(o Options) (*Cluster, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	l := &link{o: o, lost: map[string]int{}}
+	l := &link{o: o, lost: map[string]int{}, found: make(chan struct{})}
 	first, err := firstClient(&o)
 	if err != nil {
 		return nil, err

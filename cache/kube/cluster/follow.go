@@ -78,7 +78,7 @@ func Follow[T any](ctx context.Context, c *Cluster, f Following[T]) error {
 	}
 	s := c.begin(&target{f.Resource, f.Kind, f.Namespace, f.Labels, f.Fields}, f.State)
 	defer c.end(s)
-	source := &lister[T]{link: c.link, state: s, convert: f.Convert}
+	source := &lister[T]{link: c.link, state: s, convert: f.Convert, waits: newWaits(c.link)}
 	defer source.end()
 
 	// The log of client-go repeats what Degraded says, and is for developers.
@@ -88,7 +88,7 @@ func Follow[T any](ctx context.Context, c *Cluster, f Following[T]) error {
 	reflector := cache.NewReflectorWithOptions(source, nil, &store[T]{state: s, handle: f.Handle, has: has, held: map[types.NamespacedName]held[T]{}}, cache.ReflectorOptions{
 		Logger: &logger, Name: c.Name() + "/" + f.Resource.Resource, TypeDescription: f.Kind,
 		Clock:   endingClock{whenDone: func(f func()) func() bool { return context.AfterFunc(ctx, f) }},
-		Backoff: &wait.Backoff{Duration: o.RetryMin, Cap: o.RetryMax, Factor: 2, Jitter: 1, Steps: 32},
+		Backoff: &wait.Backoff{Duration: o.RetryMin, Jitter: 1}, // waits lengthens it
 	})
 	reflector.RunWithContext(ctx)
 	return nil

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -57,6 +58,7 @@ type lister[T any] struct {
 	link    *link
 	state   *state
 	convert func(Object) (T, error)
+	waits   *waits
 	// A Reflector does not wait for its list once it has ended, and may even begin one.
 	mu    sync.Mutex
 	ended bool
@@ -97,14 +99,19 @@ func (l *lister[T]) ListWithContext(ctx context.Context, o metav1.ListOptions) (
 		return nil, context.Canceled
 	}
 	defer l.lists.Done()
+	if err := l.waits.wait(ctx); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, l.link.o.Timeout, l.link.late())
 	defer cancel()
 	out := &itemList[T]{}
 	from, err := l.state.target.list(ctx, l.link.current(), o, func(object Object) { out.Items = append(out.Items, l.item(object)) })
 	if err != nil {
+		l.waits.failed()
 		l.state.lost(ctx, "list", err)
 		return nil, err
 	}
+	l.waits.listed()
 	out.ListMeta = metav1.ListMeta{ResourceVersion: from.GetResourceVersion(), Continue: from.GetContinue(), RemainingItemCount: from.GetRemainingItemCount()}
 	l.state.answered("list")
 	return out, nil
@@ -112,6 +119,9 @@ func (l *lister[T]) ListWithContext(ctx context.Context, o metav1.ListOptions) (
 
 // WatchWithContext implements cache.ListerWatcherWithContext.
 func (l *lister[T]) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	if err := l.waits.wait(ctx); err != nil {
+		return nil, err
+	}
 	if l.link.o.WatchFor > 0 {
 		seconds := int64(l.link.o.WatchFor / time.Second)
 		o.TimeoutSeconds = &seconds
@@ -123,23 +133,47 @@ func (l *lister[T]) WatchWithContext(ctx context.Context, o metav1.ListOptions) 
 	streamed := o.SendInitialEvents != nil && *o.SendInitialEvents
 	if err != nil {
 		if !streamed || !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) { // otherwise a server without such watches: a list follows
+			l.waits.failed()
 			l.state.lost(ctx, "watch", err)
 		}
 		cancel(nil)
 		return nil, err
 	}
-	l.state.answered("watch")
-	w := &itemWatch{in: in, out: make(chan watch.Event), cancel: func() { cancel(nil) }, ended: make(chan struct{})}
+	if !streamed {
+		l.state.answered("watch")
+	}
+	w := &itemWatch{in: in, out: make(chan watch.Event), cancel: func() { cancel(nil) }, ended: make(chan struct{}), useless: func() {
+		l.waits.failed()
+		l.state.lost(ctx, "watch", errShort)
+	}}
 	if streamed {
 		w.limit = l.link.o.Timeout
 	}
-	go w.run(ctx.Done(), func(o runtime.Object) runtime.Object {
-		if object, ok := o.(Object); ok {
+	go w.run(ctx.Done(), func(event watch.Event, first bool) runtime.Object {
+		switch {
+		case event.Type == watch.Error:
+			l.broken(ctx, apierrors.FromObject(event.Object))
+		case event.Type == watch.Bookmark && first && streamed: // the list is whole
+			l.waits.listed()
+			l.state.answered("watch")
+		}
+		if object, ok := event.Object.(Object); ok {
 			return l.item(object)
 		}
-		return o // a Status
+		return event.Object // a Status
 	})
 	return w, nil
+}
+
+// broken notes that a watch has ended with an error: the next one comes after a list.
+func (l *lister[T]) broken(ctx context.Context, err error) {
+	if !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
+		l.waits.failed()
+	} else {
+		l.waits.expired()
+		err = fmt.Errorf("the cluster no longer tells all changes of %s since the last one: a list follows", l.state.target.resource.GroupResource())
+	}
+	l.state.lost(ctx, "watch", err)
 }
 
 // late is the reason of a request that was not answered in time.
@@ -171,7 +205,14 @@ type itemWatch struct {
 	ended  chan struct{}
 	// limit bounds the wait for the next event of a first list; 0 is no bound.
 	limit time.Duration
+	// useless is called if the watch ends at once, without an event.
+	useless func()
 }
+
+var errShort = errors.New("the cluster ends watches at once")
+
+// short is how long a watch without an event lasts at least, unless it is of no use. As in client-go.
+const short = time.Second
 
 // ResultChan implements watch.Interface.
 func (w *itemWatch) ResultChan() <-chan watch.Event { return w.out }
@@ -182,13 +223,14 @@ func (w *itemWatch) Stop() {
 	<-w.ended
 }
 
-// run passes the events on until the watch ends or done is closed.
-func (w *itemWatch) run(done <-chan struct{}, item func(runtime.Object) runtime.Object) {
+// run passes the events on, with what item makes of their objects, until the watch ends or done is closed.
+// first says that no bookmark came before.
+func (w *itemWatch) run(done <-chan struct{}, item func(event watch.Event, first bool) runtime.Object) {
 	defer close(w.ended)
 	defer close(w.out)
 	defer w.in.Stop()
 	var idle <-chan time.Time
-	timer := time.NewTimer(w.limit)
+	timer, first, useful := time.NewTimer(w.limit), true, time.Now().Add(short)
 	defer timer.Stop()
 	if w.limit > 0 {
 		idle = timer.C
@@ -204,12 +246,19 @@ func (w *itemWatch) run(done <-chan struct{}, item func(runtime.Object) runtime.
 		case event, ok = <-w.in.ResultChan():
 		}
 		if !ok {
+			if time.Now().Before(useful) {
+				w.useless()
+			}
 			return
 		}
-		event.Object = item(event.Object)
+		event.Object = item(event, first)
 		timer.Reset(w.limit)
+		useful = time.Time{}
 		if event.Type == watch.Bookmark {
-			idle = nil
+			if idle != nil {
+				useful = time.Now().Add(short) // the watch proper begins
+			}
+			idle, first = nil, false
 		}
 		select {
 		case <-done:

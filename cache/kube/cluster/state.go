@@ -147,9 +147,18 @@ func (l *link) setLost(err error, resource string) {
 
 // setFound takes a reason back, and logs the end of the last one.
 func (l *link) setFound(err error) {
+	defer l.wake()
 	if l.takeBack(err) && !errors.Is(err, ErrAbsent) {
 		l.o.Log.Info("a cluster is followed again", "cluster", l.name)
 	}
+}
+
+// wake ends the waits of all resources: the cluster answers.
+func (l *link) wake() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.found)
+	l.found = make(chan struct{})
 }
 
 // takeBack takes a reason back, and says whether it was the last.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -259,6 +260,44 @@ func TestFollowExpiredWatch(t *testing.T) {
 	api.Up(t)
 	f.await(t, "b=b.example", "c=c.example")
 	f.degraded(t, "")
+}
+
+// A resource whose watch is of no use any more is not followed until the next one, also while no list is answered.
+func TestFollowToldOfLostWatch(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ answer, want string }{
+		"expired": {
+			`{"type": "ERROR", "object": {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired", "code": 410}}` + "\n",
+			"the cluster no longer tells all changes of serviceentries.networking.istio.io since the last one: a list follows",
+		},
+		"short": {"", "the cluster ends watches at once"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			api := kubetest.Start(t)
+			write(t, api, "a", "a.example")
+			f := follow(t, options(api))
+			f.await(t, "a=a.example")
+			write(t, api, "b", "b.example")
+			f.await(t, "a=a.example", "b=b.example")
+			api.Harm(func(w http.ResponseWriter, r *http.Request) bool {
+				if kubetest.Verb(r) != "watch" || r.URL.Query().Get("sendInitialEvents") != "" {
+					return kubetest.Hang(w, r)
+				}
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = io.WriteString(w, test.answer)
+				return true
+			})
+			api.Cut(t)
+			f.degraded(t, test.want)
+			write(t, api, "c", "c.example")
+			f.await(t, "a=a.example", "b=b.example")
+			api.Harm(nil)
+			api.Cut(t)
+			f.await(t, "a=a.example", "b=b.example", "c=c.example")
+			f.degraded(t, "")
+		})
+	}
 }
 
 func TestFollowRights(t *testing.T) {

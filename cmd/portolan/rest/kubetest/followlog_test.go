@@ -19,6 +19,8 @@ func TestFollowedAgainIsLoggedOnce(t *testing.T) {
 	o.Log = slog.New(slog.NewTextHandler(log, nil))
 	f := follow(t, o)
 	f.await(t, "a=a.example")
+	write(t, api, "b", "b.example") // a watch that ends without an event is another reason
+	f.await(t, "a=a.example", "b=b.example")
 	harm := func(code int, reason string) {
 		api.Harm(func(w http.ResponseWriter, r *http.Request) bool {
 			if kubetest.Verb(r) == "watch" {

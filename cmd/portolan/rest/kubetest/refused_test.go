@@ -68,6 +68,7 @@ func TestRefusedAfterARestart(t *testing.T) {
 	r.await("WorkloadEntry web")
 	refuse("web", "nor this!")
 	faults(r, "workloadentry/shop/new true false", "workloadentry/shop/web true true")
+	r.until("the log says so", func() bool { return log.Count("kept=true") > 0 })
 	for text, want := range map[string]int{"shop/new: ": 0, "kept=true": 1} {
 		if got := log.Count(text); got != want {
 			t.Errorf("%q is logged %d times, want %d", text, got, want)
