@@ -267,6 +267,8 @@ func TestSavedOnceAway(t *testing.T) {
 	flushed("nothing has changed", "third", lost)
 	change("fourth", time.Time{})
 	flushed("it is back", "fourth", r.now())
+	r.pass(time.Minute)
+	flushed("it has confirmed the same since", "fourth", r.now())
 	end()
 
 	end = r.run(saver)
@@ -277,6 +279,21 @@ func TestSavedOnceAway(t *testing.T) {
 	flushed("the same, later", "fourth", r.now().Add(-time.Hour))
 	change("fifth", r.now())
 	flushed("one that lost it later", "fifth", r.now())
+}
+
+// TestConfirmedUntilAway: of a source that goes away it is saved when it last confirmed what it had, also if
+// nothing has changed since the last save.
+func TestConfirmedUntilAway(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	end := r.save(r.source)
+	defer end()
+	r.await("it is saved", r.saved)
+	r.pass(time.Second)
+	lost := r.now()
+	r.pass(time.Second)
+	r.source.set(func() { r.source.known.Until = lost })
+	r.await("it is saved until when it was confirmed", func() bool { return r.recall().Confirmed.Equal(lost) })
 }
 
 // random returns text that hardly compresses.

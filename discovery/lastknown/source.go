@@ -94,8 +94,9 @@ func bucket(key string) uint32 {
 }
 
 // saveIfDue saves the content of the source if it has changed, it is confirmed, and Interval has
-// passed since the last save. If atOnce is set, the time does not matter. A leader that lost its source
-// before the saved content was confirmed leaves that as it is.
+// passed since the last save. If atOnce is set, the time does not matter. Of unchanged content it saves when that
+// was last confirmed: every touchInterval, if atOnce is set, and once the source is away. A leader that lost its
+// source before the saved content was confirmed leaves that as it is.
 func (s *sourceSaver) saveIfDue(ctx context.Context, atOnce bool) error {
 	now := s.o.Now()
 	known, ok := s.source.Known()
@@ -103,7 +104,10 @@ func (s *sourceSaver) saveIfDue(ctx context.Context, atOnce bool) error {
 	switch {
 	case ok && s.first, ok && (atOnce || now.Sub(s.lastSave) >= s.o.Interval) && (!pmap.Equal(s.lastItems, known.Items) || string(known.State) != string(s.head.State)):
 		return s.save(ctx, known, now)
-	case s.head.Confirmed.IsZero(), now.Sub(s.head.Touched) < touchInterval:
+	case s.head.Confirmed.IsZero():
+		return nil
+	case ok && (atOnce || !known.Until.IsZero()) && known.confirmed(now).After(s.head.Confirmed):
+	case now.Sub(s.head.Touched) < touchInterval:
 		return nil
 	}
 	if ok {
