@@ -164,6 +164,7 @@ func TestSourceFlags(t *testing.T) {
 		"serve --services-kube e@st=":                `"e@st" is no name of a cluster`,
 		"serve --secrets-kube none":                  `"none" names no namespaces: write [NAME=]KUBECONFIG[#CONTEXT]=NAMESPACE,NAMESPACE`,
 		"serve --secrets-kube east=":                 `"east=" names no namespaces: write [NAME=]KUBECONFIG[#CONTEXT]=NAMESPACE,NAMESPACE`,
+		"serve --secrets-kube east=a.kubeconfig":     `"east=a.kubeconfig" names no namespaces, and "a.kubeconfig" is none: write [NAME=]KUBECONFIG[#CONTEXT]=NAMESPACE,NAMESPACE`,
 		"serve --secrets-kube =shop":                 `"=shop" names no kubeconfig: write [NAME=]KUBECONFIG[#CONTEXT]=NAMESPACE,NAMESPACE`,
 		"serve --secrets-kube none=shop,,edge":       `"none=shop,,edge" has an empty namespace: write`,
 		"serve --secrets-kube none=shop,edge,shop":   `"none=shop,edge,shop" names the namespace shop twice`,
@@ -194,6 +195,18 @@ func TestServeRefusesAnEmptyContext(t *testing.T) {
 		want += " has an empty context: write one behind the #, or leave the # out for the current context of the kubeconfig"
 		if o.Code != exit.Usage || !strings.Contains(o.Err, want) {
 			t.Errorf("%q is not in\n%s", want, o.Err)
+		}
+	}
+}
+
+// TestServeMissesNamespaces: a value of --secrets-kube without namespaces has this one fault, also where NAME then
+// stands in the place of the kubeconfig.
+func TestServeMissesNamespaces(t *testing.T) {
+	t.Parallel()
+	for _, value := range []string{"east=east.kubeconfig", "east=/etc/k", "east=k#production", "east=", "none"} {
+		o := do(t, "", "serve", "--secrets-kube", value)
+		if o.Code != exit.Usage || strings.Count(o.Err, "--secrets-kube:") != 1 || !strings.Contains(o.Err, "names no namespaces") || strings.Contains(o.Err, "kubeconfig:") {
+			t.Errorf("%s: %+v", value, o)
 		}
 	}
 }

@@ -34,7 +34,10 @@ func TestServices(t *testing.T) {
 			s.Annotations = map[string]string{"networking.istio.io/exportTo": "., other"}
 		},
 		"portless": func(s *corev1.Service) { s.Spec.Ports = nil },
-		"close":    func(s *corev1.Service) { s.Spec.TrafficDistribution = &close },
+		"name": func(s *corev1.Service) {
+			s.Spec.Type, s.Spec.ClusterIP, s.Spec.ExternalName, s.Spec.Selector, s.Spec.Ports = corev1.ServiceTypeExternalName, "", "db.example", nil, nil
+		},
+		"close": func(s *corev1.Service) { s.Spec.TrafficDistribution = &close },
 		"near": func(s *corev1.Service) {
 			s.Annotations = map[string]string{"networking.istio.io/traffic-distribution": "prefersamenode"}
 		},
@@ -58,6 +61,7 @@ func TestServices(t *testing.T) {
 		"headless": "0.0.0.0 map[] Passthrough external=false map[] exportTo=[] ports=1  local=false",
 		"dual":     "10.96.0.7 map[east:[10.96.0.7 fd00::7]] ClientSideLB external=false map[] exportTo=[] ports=1  local=false",
 		"external": "0.0.0.0 map[] DNSLB external=true map[east:[db.example]] exportTo=[] ports=1  local=false",
+		"name":     "0.0.0.0 map[] DNSLB external=true map[east:[db.example]] exportTo=[] ports=0  local=false",
 		"reached":  "10.96.0.1 map[east:[10.96.0.1]] ClientSideLB external=false map[east:[192.0.2.1 192.0.2.2 lb.example]] exportTo=[] ports=1  local=false",
 		"private":  "10.96.0.1 map[east:[10.96.0.1]] ClientSideLB external=false map[] exportTo=[other shop] ports=1  local=false",
 		"portless": "10.96.0.1 map[east:[10.96.0.1]] ClientSideLB external=false map[] exportTo=[] ports=0  local=false",

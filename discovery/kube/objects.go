@@ -244,9 +244,6 @@ func stripService(s *corev1.Service) *service {
 	if len(s.Spec.Ports) == 0 && out.ExternalName == "" {
 		out.flaw("it has no port: no proxy serves it")
 	}
-	if len(s.Spec.Ports) == 0 && out.ExternalName != "" {
-		out.flaw("it has no port: it serves as an alias of a service of the mesh alone")
-	}
 	if policy := s.Spec.InternalTrafficPolicy; policy != nil && *policy == corev1.ServiceInternalTrafficPolicyLocal {
 		out.NodeLocal = true
 		out.flaw("internalTrafficPolicy Local: proxies on machines are on no node of the cluster, and get none of its pods")

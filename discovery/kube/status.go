@@ -164,12 +164,13 @@ func (c *Clusters) Registries() []*Registry {
 	return c.made
 }
 
-// Status returns the state of every cluster.
+// Status returns the state of every cluster, with flaws about what clusters say differently.
 func (c *Clusters) Status() []Status {
-	out := []Status{}
-	for _, r := range c.Registries() {
+	out, registries := []Status{}, c.Registries()
+	for _, r := range registries {
 		out = append(out, r.Status())
 	}
+	addIgnored(registries, out)
 	return out
 }
 

@@ -428,10 +428,10 @@ func (a *advisor) workload(w *workload) {
 	case selected:
 	case none:
 		a.advise(codeAlone, "spec.labels", "are missing, so no ServiceEntry selects the workload: it is an endpoint of no service",
-			"give it the labels of a workloadSelector", nil)
+			"give it the labels of a workloadSelector, or of the selector of a Service of a cluster", nil)
 	default:
 		a.advise(codeAlone, "spec.labels", fmt.Sprintf("are selected by no ServiceEntry of namespace %s: the workload is an endpoint of no service, and a proxy at its address does not have its labels", w.instance.Namespace),
-			"add a ServiceEntry whose workloadSelector they match, or mend them", nil)
+			"add a ServiceEntry, or a Service of a cluster, whose selector they match, or mend them", nil)
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.instance.PortMap)) {
 		if selected && !a.serves(w, name) {

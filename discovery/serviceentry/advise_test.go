@@ -142,11 +142,11 @@ func TestAdvice(t *testing.T) {
 			"a selector whose last workload goes", []*config.Config{workload(t, "w", `{address: 10.0.0.1, labels: {app: a}}`)},
 			[]*config.Config{selecting(t, "a", "a.example"), workload(t, "w", `{address: 10.0.0.1, labels: {app: b}}`)},
 			[]string{`a: spec.workloadSelector selects no workload of namespace shop now: there is no endpoint until one has the labels app=a: apply a WorkloadEntry with these labels, or mend the selector (PTL0108)`,
-				`w: spec.labels are selected by no ServiceEntry of namespace shop: the workload is an endpoint of no service, and a proxy at its address does not have its labels: add a ServiceEntry whose workloadSelector they match, or mend them (PTL0215)`},
+				`w: spec.labels are selected by no ServiceEntry of namespace shop: the workload is an endpoint of no service, and a proxy at its address does not have its labels: add a ServiceEntry, or a Service of a cluster, whose selector they match, or mend them (PTL0215)`},
 		},
 		{
 			"a workload without labels", []*config.Config{selecting(t, "a", "a.example"), workload(t, "w", `{address: 10.0.0.1, labels: {app: a}}`)}, []*config.Config{workload(t, "x", `{address: 10.0.0.1}`)},
-			[]string{`x: spec.labels are missing, so no ServiceEntry selects the workload: it is an endpoint of no service: give it the labels of a workloadSelector (PTL0215)`},
+			[]string{`x: spec.labels are missing, so no ServiceEntry selects the workload: it is an endpoint of no service: give it the labels of a workloadSelector, or of the selector of a Service of a cluster (PTL0215)`},
 		},
 		{"a selector of what is there", []*config.Config{workload(t, "w", `{address: 10.0.0.1, labels: {app: a}}`)}, []*config.Config{selecting(t, "a", "a.example")}, nil},
 		{"a selector of what is written with it", nil, []*config.Config{selecting(t, "a", "a.example"), workload(t, "w", `{address: 10.0.0.1, labels: {app: a}}`)}, nil},
@@ -162,8 +162,8 @@ func TestAdvice(t *testing.T) {
 			"a workload with but some of the labels is not selected", []*config.Config{entryFor(t, "a", "a.example", `ports: [{number: 80, name: http}], resolution: STATIC, workloadSelector: {labels: {app: a, v: "1"}}`)},
 			[]*config.Config{workload(t, "w", `{address: 10.0.0.1, labels: {app: a, w: "1"}, ports: {other: 81}}`), workload(t, "x", `{address: 10.0.0.1, labels: {v: "1"}, ports: {other: 81}}`)},
 			[]string{
-				`w: spec.labels are selected by no ServiceEntry of namespace shop: the workload is an endpoint of no service, and a proxy at its address does not have its labels: add a ServiceEntry whose workloadSelector they match, or mend them (PTL0215)`,
-				`x: spec.labels are selected by no ServiceEntry of namespace shop: the workload is an endpoint of no service, and a proxy at its address does not have its labels: add a ServiceEntry whose workloadSelector they match, or mend them (PTL0215)`,
+				`w: spec.labels are selected by no ServiceEntry of namespace shop: the workload is an endpoint of no service, and a proxy at its address does not have its labels: add a ServiceEntry, or a Service of a cluster, whose selector they match, or mend them (PTL0215)`,
+				`x: spec.labels are selected by no ServiceEntry of namespace shop: the workload is an endpoint of no service, and a proxy at its address does not have its labels: add a ServiceEntry, or a Service of a cluster, whose selector they match, or mend them (PTL0215)`,
 			},
 		},
 		{
@@ -175,7 +175,7 @@ func TestAdvice(t *testing.T) {
 			"an address that it has already", []*config.Config{entryFor(t, "a", "old.example", other+tcp80)}, []*config.Config{entryFor(t, "a", "a.example", other+tcp80)}, nil,
 		},
 		{"a workload that nobody selects may have any port", nil, []*config.Config{workload(t, "w", `{address: 10.0.0.1, labels: {app: a}, ports: {other: 81}}`)}, []string{
-			`w: spec.labels are selected by no ServiceEntry of namespace shop: the workload is an endpoint of no service, and a proxy at its address does not have its labels: add a ServiceEntry whose workloadSelector they match, or mend them (PTL0215)`,
+			`w: spec.labels are selected by no ServiceEntry of namespace shop: the workload is an endpoint of no service, and a proxy at its address does not have its labels: add a ServiceEntry, or a Service of a cluster, whose selector they match, or mend them (PTL0215)`,
 		}},
 		{
 			"a port that another which selects the workload has", []*config.Config{

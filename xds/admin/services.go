@@ -68,6 +68,8 @@ type Definition struct {
 	Ports        []Port   `json:"ports"`
 	ExportTo     []string `json:"exportTo"`
 	MeshExternal bool     `json:"meshExternal,omitempty"`
+	// ExternalName is the host that a Service of the type ExternalName names; empty for others.
+	ExternalName string `json:"externalName,omitempty"`
 	// Places are where the service is defined, if not by an object of the mesh.
 	Places []string `json:"places,omitempty"`
 }
@@ -277,6 +279,7 @@ func definition(s *discovery.Service) Definition {
 	out := Definition{
 		Registry: string(s.Attributes.Provider), Name: s.Attributes.Name, Resolution: s.Resolution.String(),
 		Ports: []Port{}, ExportTo: []string{"*"}, MeshExternal: s.MeshExternal,
+		ExternalName: string(s.Attributes.ExternalName),
 	}
 	if !s.Attributes.ExportTo.Public() {
 		out.ExportTo = s.Attributes.ExportTo

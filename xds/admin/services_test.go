@@ -191,9 +191,12 @@ func TestAliasesAreDescribed(t *testing.T) {
 		if err != nil || len(list.Items) != 1 {
 			t.Fatalf("%s: %+v, %v", h, list, err)
 		}
-		got[h] = fmt.Sprint(list.Items[0].AliasOf, list.Items[0].Aliases)
+		got[h] = fmt.Sprint(list.Items[0].AliasOf, list.Items[0].Aliases, list.Items[0].Definitions[0].ExternalName)
 	}
-	want := map[string]string{"a.shop": "web.example.com[]", "b.shop": "web.example.com[]", "c.shop": "c.shop[]", "d.shop": "[]", "web.example.com": "[a.shop b.shop]"}
+	want := map[string]string{
+		"a.shop": "web.example.com[]b.shop", "b.shop": "web.example.com[]web.example.com", "c.shop": "c.shop[]c.shop",
+		"d.shop": "[]elsewhere.example", "web.example.com": "[a.shop b.shop]",
+	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}

@@ -64,6 +64,14 @@ func (e *explainer) conclude(out *Explanation, request simulate.Request, result 
 		out.Outcome, out.Status, out.Location = Fails, 0, ""
 		out.Reason = fmt.Sprintf("no gateway with the labels %s is connected, so nobody listens there", labels.Instance(e.proxy.MetadataLabels))
 	}
+	if why := e.lostAlias(); why != "" && out.isUnrouted() {
+		out.Reason = strings.TrimSuffix(why+"; "+out.Reason, "; ")
+	}
+}
+
+// isUnrouted reports whether neither a service nor a route of an object takes the request.
+func (out *Explanation) isUnrouted() bool {
+	return (out.Route == nil || out.Route.Object == "") && !slices.ContainsFunc(out.Destinations, func(d Destination) bool { return d.Host != "" })
 }
 
 func (e *explainer) concludeForwarded(out *Explanation, request simulate.Request) {
@@ -193,6 +201,8 @@ func (e *explainer) noListener() (outcome, reason string) {
 		return Fails, fmt.Sprintf("the gateway does not listen at %s: see the servers of its Gateways", e.via)
 	case e.via != "":
 		return Fails, fmt.Sprintf("the proxy does not listen at %s: see egress of its Sidecar, and proxyHttpPort of the mesh configuration", e.via)
+	case e.proxy.Type == discovery.Proxyless && e.called() != e.host && e.lostAlias() == "":
+		return Fails, fmt.Sprintf("%s is an alias of %s, and gRPC clients dial no alias: dial %s", e.host, e.called(), e.called())
 	case e.proxy.Type == discovery.Proxyless:
 		return Fails, fmt.Sprintf("the client sees no service with the target %s: its calls fail as unavailable", e.target())
 	case e.proxy.Type == discovery.Sidecar && err == nil && e.view().Shape().Captures() && ip.IsLoopback():
@@ -210,11 +220,11 @@ func (e *explainer) noListener() (outcome, reason string) {
 func (e *explainer) whyNoListener() string {
 	view := e.view()
 	switch gateway := view.Gateway(); {
-	case e.proxy.Type != discovery.Router && e.push.Host(host.Name(e.host)) != nil:
+	case e.proxy.Type != discovery.Router && e.push.Host(host.Name(e.host)) != nil && e.lostAlias() == "":
 		if sidecar := e.sidecarWithoutPort(); sidecar != "" {
 			return fmt.Sprintf("no egress listener of %s carries %s on this port", sidecar, e.host)
 		}
-		return e.missing(Destination{Host: e.host, Port: e.port})
+		return e.missing(Destination{Host: e.called(), Port: e.port})
 	case e.proxy.Type != discovery.Router:
 		return "no service that it sees has this port"
 	case gateway == nil || len(gateway.Gateways) == 0:

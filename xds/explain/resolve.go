@@ -35,6 +35,8 @@ type Resolution struct {
 	// Host is the host of the mesh that the name stands for, empty for none: then the resolvers of
 	// the machine are asked.
 	Host string `json:"host,omitempty"`
+	// AliasOf is the host that Host is an alias of, empty for none: the addresses are those of its service.
+	AliasOf string `json:"aliasOf,omitempty"`
 	// Namespace and Registry say where the service is from. Objects are what it was made of.
 	Namespace string   `json:"namespace,omitempty"`
 	Registry  string   `json:"registry,omitempty"`
@@ -124,6 +126,9 @@ func (out *Resolution) resolve(push *mesh.PushContext, domain string, builder *g
 		info := body.(*nds.Host).GetTable()[one]
 		row := builder.View().Reached(host.Name(one))
 		out.Host, out.Addresses, out.Registry, out.Namespace = one, info.GetIps(), info.GetRegistry(), row.Service().Attributes.Namespace
+		if alias, ok := builder.View().Alias(host.Name(one)); ok {
+			out.AliasOf = string(alias.Of)
+		}
 		out.Objects = namesOf(origins.Of(built.Reads), schema.ServiceEntry, schema.WorkloadEntry, schema.Sidecar)
 		switch shape := builder.View().Shape(); {
 		case len(shape.Addresses(row)) == 0:
@@ -155,11 +160,8 @@ func (out *Resolution) resolve(push *mesh.PushContext, domain string, builder *g
 // whyUnanswered says why a host of the mesh is not answered.
 func whyUnanswered(v *mesh.View, row *mesh.HostRow) string {
 	service := v.Reached(row.Hostname)
-	if alias, ok := v.Alias(row.Hostname); ok && service == nil {
-		if alias.Of == "" {
-			return fmt.Sprintf("%s is an alias of itself: mend externalName of its Service", row.Hostname)
-		}
-		return fmt.Sprintf("%s is an alias of %s, which the Sidecar of the proxy leaves out", row.Hostname, alias.Of)
+	if why := lostAlias(v, row.Hostname); why != "" {
+		return why
 	}
 	if service == nil {
 		var namespaces []string

@@ -192,7 +192,7 @@ func (e *explainer) destination(p *simulate.Proxy, d simulate.Destination, resul
 		out.Fails = e.noDestination(result)
 	case cluster.GetType() == clusterv3.Cluster_ORIGINAL_DST && (e.via != "" || !e.view().Shape().Captures()):
 		out.Fails = "the requests go on to the client's destination, which only a proxy that captures traffic knows"
-		if name := host.Name(e.host); e.push.Host(name) == nil {
+		if name := host.Name(e.host); e.push.Host(name) == nil && e.lostAlias() == "" {
 			out.Fails = fmt.Sprintf("there is no service %s: %s", e.host, out.Fails)
 		}
 	case cluster.GetType() == clusterv3.Cluster_ORIGINAL_DST:
@@ -250,9 +250,14 @@ func (e *explainer) noDestination(result simulate.Result) string {
 func (e *explainer) missing(d Destination) string {
 	name := host.Name(d.Host)
 	service := e.view().Service(name)
+	alias, isAlias := e.view().Alias(name)
 	switch {
 	case d.Host == "":
 		return "the proxy has no cluster of this name"
+	case isAlias && alias.Of == "":
+		return lostAlias(e.view(), name)
+	case isAlias:
+		return fmt.Sprintf("%s is an alias of %s, and no route leads to an alias: name %s in the route", d.Host, alias.Of, alias.Of)
 	case service == nil && e.push.Host(name) != nil:
 		return fmt.Sprintf("the proxy does not see service %s: look at exportTo of its ServiceEntry and at the Sidecar of the workload", d.Host)
 	case service == nil:

@@ -162,6 +162,10 @@ func (e *environment) printService(s admin.Service) error {
 	case s.AliasOf != "":
 		fmt.Fprintf(e.Stdout, "Clients that see %s reach that by this name too, with the policies for that host.\n", s.AliasOf)
 		return nil
+	case namesOnly(s):
+		fmt.Fprintf(e.Stdout, "Its external name %s is no service that is exported to %s, and it has no port: clients reach nothing by this name. "+
+			"Export a service of that host to the namespace, or give the Service its ports.\n", s.Definitions[0].ExternalName, s.Namespace)
+		return nil
 	case len(s.Aliases) > 0:
 		fmt.Fprintf(e.Stdout, "Aliases: %s\n\n", cli.FormatList(s.Aliases, false))
 	}
@@ -186,6 +190,12 @@ func (e *environment) printService(s admin.Service) error {
 		fmt.Fprintf(e.Stdout, "\n! %s [%s] %s\n", f.Severity, f.Codes(), cli.Plain(f.Text()))
 	}
 	return nil
+}
+
+// namesOnly reports whether a service that is no alias only names another host: it has no port.
+func namesOnly(s admin.Service) bool {
+	return s.AliasOf == "" && len(s.Definitions) > 0 && s.Definitions[0].ExternalName != "" &&
+		!slices.ContainsFunc(s.Definitions, func(d admin.Definition) bool { return len(d.Ports) > 0 })
 }
 
 // printDegraded prints what may be out of date about services from Consul, clusters or files.

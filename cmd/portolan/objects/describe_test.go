@@ -97,6 +97,32 @@ func TestDescribeServiceOfClusters(t *testing.T) {
 	}
 }
 
+// TestDescribeExternalNames: a Service of the type ExternalName says what clients reach by its name.
+func TestDescribeExternalNames(t *testing.T) {
+	t.Parallel()
+	const nothing = "Its external name db.example is no service that is exported to shop, and it has no port: clients reach nothing by this name."
+	for name, c := range map[string]struct {
+		aliasOf string
+		ports   []admin.Port
+		want    string
+	}{
+		"an alias":    {"db.example", nil, "Clients that see db.example reach that by this name too"},
+		"of itself":   {"db.shop", nil, "It leads back to itself: clients reach nothing by this name."},
+		"without":     {"", nil, nothing},
+		"with a port": {"", []admin.Port{{Name: "db", Number: 5432}}, "No endpoints."},
+	} {
+		out, err := serving(t, func(r *http.Request) any {
+			return admin.ServiceList{Items: []admin.Service{{
+				Hostname: "db.shop", Namespace: "shop", AliasOf: c.aliasOf,
+				Definitions: []admin.Definition{{Registry: "External", Name: "db", ExternalName: "db.example", Ports: c.ports}},
+			}}}
+		}, "describe", "service", "db.shop")
+		if err != nil || !strings.Contains(out.Out, c.want) || strings.Contains(out.Out, nothing) != (c.want == nothing) {
+			t.Errorf("%s: %v\n%s", name, err, out.Out)
+		}
+	}
+}
+
 // TestDescribeServices: without a name the command lists all services.
 func TestDescribeServices(t *testing.T) {
 	t.Parallel()

@@ -103,5 +103,8 @@ func resolutionRows(r explain.Resolution) [][]string {
 		}
 		rows = append(rows, []string{kind, ip})
 	}
+	if r.AliasOf != "" {
+		return append(rows, []string{"alias", "of " + r.AliasOf}, []string{"from", "addresses of " + r.AliasOf + " are " + sourceWords[r.From]})
+	}
 	return append(rows, []string{"from", "addresses are " + sourceWords[r.From]})
 }

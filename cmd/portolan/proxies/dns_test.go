@@ -50,6 +50,18 @@ since   no service of the mesh has this host
 	if o := resolve(unknown, "x.test", "-o", "json"); !strings.Contains(o.Out, `"reason": "no service`) || !strings.HasSuffix(asked, "namespace=default") {
 		t.Errorf("%+v, asked %s", o, asked)
 	}
+	alias := explain.Resolution{
+		Proxy: explain.Proxy{Name: "any.shop", Namespace: "shop"}, Name: "front", Host: "front.shop.svc.cluster.local", AliasOf: "web.test", Namespace: "shop", Registry: "External",
+		Addresses: []string{"10.9.0.1"}, From: explain.OwnAddresses,
+	}
+	clitest.Same(t, "an alias", resolve(alias, "front", "-n", "shop").Out, `asks     any sidecar of namespace shop
+name     front
+host     front.shop.svc.cluster.local
+service  namespace shop, of the registry External
+A        10.9.0.1
+alias    of web.test
+from     addresses of web.test are its own
+`)
 	file := clitest.Write(t, map[string]string{"a.yaml": clitest.Entry("x", "") + "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n"}) + "/a.yaml"
 	resolve(unknown, "x.shop", "-f", file)
 	clitest.Same(t, "asked, as if files were applied", asked, "POST "+explain.ResolvePath+"?host=x.shop&namespace=default")

@@ -76,6 +76,9 @@ func parseSecrets(text string) (ref string, namespaces []string, faults []error)
 	if at < 0 || text[at+1:] == "" {
 		return "", nil, []error{fmt.Errorf("%q names no namespaces: write %s", text, secretsForm)}
 	}
+	if file := text[at+1:]; strings.ContainsAny(file, "./#") && !strings.Contains(file, ",") { // NAME=KUBECONFIG
+		return "", nil, []error{fmt.Errorf("%q names no namespaces, and %q is none: write %s", text, file, secretsForm)}
+	}
 	for _, namespace := range strings.Split(text[at+1:], ",") {
 		switch {
 		case namespace == "":
