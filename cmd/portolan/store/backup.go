@@ -164,7 +164,7 @@ func saveBackup(ctx context.Context, env *environment, file string, lock *escrow
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	err = env.CallFor(ctx, 0, func(ctx context.Context, c *client.Client) error {
-		patience := newPatience(env.Timeout, cancel)
+		patience := newPatience(c.Server(), env.Timeout, cancel)
 		defer patience.end()
 		envelope := escrow.WithoutKeys()
 		if lock != nil {
@@ -194,15 +194,16 @@ func saveBackup(ctx context.Context, env *environment, file string, lock *escrow
 
 // idleTimeout cancels a context when nothing has arrived for a while.
 type idleTimeout struct {
-	limit time.Duration // 0 means no limit
-	timer *time.Timer
+	server string
+	limit  time.Duration // 0 means no limit
+	timer  *time.Timer
 }
 
 // errImpatient is the cause of such a cancellation.
 var errImpatient = errors.New("nothing more has arrived")
 
-func newPatience(limit time.Duration, cancel context.CancelCauseFunc) *idleTimeout {
-	p := &idleTimeout{limit: limit}
+func newPatience(server string, limit time.Duration, cancel context.CancelCauseFunc) *idleTimeout {
+	p := &idleTimeout{server: server, limit: limit}
 	if limit > 0 {
 		p.timer = time.AfterFunc(limit, func() { cancel(errImpatient) })
 	}
@@ -218,7 +219,7 @@ func (p *idleTimeout) end() {
 // explain adds to an error which flag sets the limit.
 func (p *idleTimeout) explain(ctx context.Context, err error) error {
 	if err != nil && errors.Is(context.Cause(ctx), errImpatient) {
-		return exit.With(exit.Unreachable, fmt.Errorf("the server sent nothing for %s (see --request-timeout)", p.limit))
+		return exit.With(exit.Unreachable, fmt.Errorf("the server at %s sent nothing for %s (see --request-timeout)", p.server, p.limit))
 	}
 	return err
 }
