@@ -127,9 +127,9 @@ func (w *StatusWriter) pathOf(object string) string {
 // the objects of the kind are those that it last had.
 var errUnfollowed = errors.New("the kind is not followed yet")
 
-// writeDue writes what is due, in the order of the Paths. What stays due is what the account has no right
-// to, which stops no other kind, what is of a kind that is not followed yet, and after any other error
-// that is not of one object the rest.
+// writeDue writes what is due, in the order of the Paths. An error of one object holds up no other. Where the
+// account lacks a right, or a kind is not followed yet, the objects of that kind alone stay due. After any other
+// error the rest stays due.
 func (w *StatusWriter) writeDue(ctx context.Context) error {
 	lacking, faults := map[config.GroupVersionKind]bool{}, []error(nil)
 	for _, path := range slices.Sorted(maps.Keys(w.due)) {

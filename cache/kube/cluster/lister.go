@@ -107,8 +107,7 @@ func (l *lister[T]) ListWithContext(ctx context.Context, o metav1.ListOptions) (
 	out := &itemList[T]{}
 	from, err := l.state.target.list(ctx, l.link.current(), o, func(object Object) { out.Items = append(out.Items, l.item(object)) })
 	if err != nil {
-		l.waits.failed()
-		l.state.lost(ctx, "list", err)
+		l.lost(ctx, "list", err)
 		return nil, err
 	}
 	l.waits.listed()
@@ -133,8 +132,7 @@ func (l *lister[T]) WatchWithContext(ctx context.Context, o metav1.ListOptions) 
 	streamed := o.SendInitialEvents != nil && *o.SendInitialEvents
 	if err != nil {
 		if !streamed || !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) { // otherwise a server without such watches: a list follows
-			l.waits.failed()
-			l.state.lost(ctx, "watch", err)
+			l.lost(ctx, "watch", err)
 		}
 		cancel(nil)
 		return nil, err
@@ -142,18 +140,15 @@ func (l *lister[T]) WatchWithContext(ctx context.Context, o metav1.ListOptions) 
 	if !streamed {
 		l.state.answered("watch")
 	}
-	w := &itemWatch{in: in, out: make(chan watch.Event), cancel: func() { cancel(nil) }, ended: make(chan struct{}), useless: func() {
-		l.waits.failed()
-		l.state.lost(ctx, "watch", errShort)
-	}}
+	w := &itemWatch{in: in, out: make(chan watch.Event), cancel: func() { cancel(nil) }, ended: make(chan struct{}), useless: func() { l.lost(ctx, "watch", errShort) }}
 	if streamed {
 		w.limit = l.link.o.Timeout
 	}
-	go w.run(ctx.Done(), func(event watch.Event, first bool) runtime.Object {
+	go w.run(ctx.Done(), func(event watch.Event, whole bool) runtime.Object {
 		switch {
 		case event.Type == watch.Error:
 			l.broken(ctx, apierrors.FromObject(event.Object))
-		case event.Type == watch.Bookmark && first && streamed: // the list is whole
+		case whole:
 			l.waits.listed()
 			l.state.answered("watch")
 		}
@@ -168,12 +163,17 @@ func (l *lister[T]) WatchWithContext(ctx context.Context, o metav1.ListOptions) 
 // broken notes that a watch has ended with an error: the next one comes after a list.
 func (l *lister[T]) broken(ctx context.Context, err error) {
 	if !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
-		l.waits.failed()
-	} else {
-		l.waits.expired()
-		err = fmt.Errorf("the cluster no longer tells all changes of %s since the last one: a list follows", l.state.target.resource.GroupResource())
+		l.lost(ctx, "watch", err)
+		return
 	}
-	l.state.lost(ctx, "watch", err)
+	l.waits.expired()
+	l.state.lost(ctx, "watch", fmt.Errorf("the cluster no longer tells all changes of %s since the last one: a list follows", l.state.target.resource.GroupResource()))
+}
+
+// lost notes why a request failed, and has the next one wait.
+func (l *lister[T]) lost(ctx context.Context, verb string, err error) {
+	l.waits.failed()
+	l.state.lost(ctx, verb, err)
 }
 
 // late is the reason of a request that was not answered in time.
@@ -224,13 +224,13 @@ func (w *itemWatch) Stop() {
 }
 
 // run passes the events on, with what item makes of their objects, until the watch ends or done is closed.
-// first says that no bookmark came before.
-func (w *itemWatch) run(done <-chan struct{}, item func(event watch.Event, first bool) runtime.Object) {
+// whole says that a first list, which the watch sends, is whole with this event.
+func (w *itemWatch) run(done <-chan struct{}, item func(event watch.Event, whole bool) runtime.Object) {
 	defer close(w.ended)
 	defer close(w.out)
 	defer w.in.Stop()
 	var idle <-chan time.Time
-	timer, first, useful := time.NewTimer(w.limit), true, time.Now().Add(short)
+	timer, useful := time.NewTimer(w.limit), time.Now().Add(short)
 	defer timer.Stop()
 	if w.limit > 0 {
 		idle = timer.C
@@ -251,14 +251,11 @@ func (w *itemWatch) run(done <-chan struct{}, item func(event watch.Event, first
 			}
 			return
 		}
-		event.Object = item(event, first)
+		whole := idle != nil && event.Type == watch.Bookmark
+		event.Object = item(event, whole)
 		timer.Reset(w.limit)
-		useful = time.Time{}
-		if event.Type == watch.Bookmark {
-			if idle != nil {
-				useful = time.Now().Add(short) // the watch proper begins
-			}
-			idle, first = nil, false
+		if useful = (time.Time{}); whole {
+			idle, useful = nil, time.Now().Add(short) // the watch proper begins
 		}
 		select {
 		case <-done:

@@ -12,9 +12,9 @@ import (
 	"github.com/portolan-mesh/portolan/xds/verdict/finding"
 )
 
-// behind warns of each source beside the store that cannot be read as it is now, unless it never has
-// the kind, and of what is read and not served as it stands in its source: an object, or without a name those of a kind, in a
-// namespace or in all.
+// behind warns of each source beside the store that may have the kind and cannot be read as it is now. It also
+// warns of what is read and not served as it stands in its source. What is read is an object, or without a name
+// those of a kind, in a namespace or in all.
 func (s *server) behind(read config.Key) (out []string) {
 	if s.sources == nil {
 		return nil

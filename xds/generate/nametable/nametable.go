@@ -1,6 +1,6 @@
 // Package nametable makes the names that a sidecar's DNS server answers: one resource for each
-// host that it sees, aliases with the addresses of their services, and one table of them all for Istio's agent. Only sidecars with DNS_CAPTURE
-// have any. (Istio: pkg/dns/server/name_table.go.)
+// host that it sees, and one table of them all for Istio's agent. An alias has the addresses of
+// its service. Only sidecars with DNS_CAPTURE have any. (Istio: pkg/dns/server/name_table.go.)
 package nametable
 
 import (
