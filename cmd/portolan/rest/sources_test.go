@@ -1,8 +1,6 @@
 package rest_test
 
 import (
-	"bufio"
-	"encoding/json"
 	"net/http"
 	"slices"
 	"strings"
@@ -90,24 +88,10 @@ func TestAWatchFollowsAnotherSource(t *testing.T) {
 	}
 	source.Publish(t, "v2", entry("api", ""))
 	source.Publish(t, "v3", entry("api", ""))
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+shopEntries+"?watch=true&resourceVersion="+list.Metadata.ResourceVersion, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response, err := s.HTTP.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
+	w := follow(t, s, shopEntries+"?watch=true&resourceVersion="+list.Metadata.ResourceVersion)
 	var state []string // names and versions, without repetitions
-	for lines := bufio.NewScanner(response.Body); len(state) < 3 && lines.Scan(); {
-		var e struct {
-			Type   string
-			Object object
-		}
-		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			t.Fatal(err)
-		}
+	for len(state) < 3 {
+		_, e := w.next()
 		if said := e.Type + " " + e.Object.Metadata.Name; e.Type != "ADDED" || e.Object.Metadata.Name != "web" {
 			state = append(state, said)
 		}

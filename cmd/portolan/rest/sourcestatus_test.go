@@ -1,10 +1,7 @@
 package rest_test
 
 import (
-	"bufio"
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -77,25 +74,14 @@ func TestStatusesOfAnotherSourceMoveTheVersion(t *testing.T) {
 	}
 	s, feed := start()
 	other, otherFeed := start()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+workloads+"?watch=true&resourceVersion=9", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response, err := s.HTTP.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	lines := bufio.NewScanner(response.Body)
-	next := func(lines *bufio.Scanner) (says string, o entryObject) {
+	w := follow(t, s, workloads+"?watch=true&resourceVersion=9")
+	next := func(w *watching) (says string, o entryObject) {
 		t.Helper()
-		if !lines.Scan() {
-			t.Fatalf("the watch ended: %v", lines.Err())
+		line, err := w.lines.ReadString('\n')
+		if err != nil {
+			t.Fatalf("the watch ended: %v", err)
 		}
-		var e struct{ Object entryObject }
-		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			t.Fatal(err)
-		}
+		e := parse[struct{ Object entryObject }](t, line)
 		return saidOf(e.Object), e.Object
 	}
 	var seen []string
@@ -104,7 +90,7 @@ func TestStatusesOfAnotherSourceMoveTheVersion(t *testing.T) {
 		if i != 1 { // the other server missed one
 			otherFeed.Publish(otherFeed.Snapshot().Next(step.revision, step.content))
 		}
-		says, told := next(lines)
+		says, told := next(w)
 		if says != step.says {
 			t.Errorf("step %d: the watch says %s, want %s", i, says, step.says)
 		}
@@ -124,18 +110,9 @@ func TestStatusesOfAnotherSourceMoveTheVersion(t *testing.T) {
 		}
 	}
 	feed.Publish(feed.Snapshot().Next(15, feed.Snapshot().Content())) // nothing differs
-	again, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+workloads+"?watch=true&resourceVersion=13", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resumed, err := s.HTTP.Do(again)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resumed.Body.Close()
-	lines = bufio.NewScanner(resumed.Body)
+	w = follow(t, s, workloads+"?watch=true&resourceVersion=13")
 	for _, want := range seen[4:] {
-		if _, told := next(lines); told.Metadata.ResourceVersion != want {
+		if _, told := next(w); told.Metadata.ResourceVersion != want {
 			t.Errorf("a watch from 13 tells of %s, want %s", told.Metadata.ResourceVersion, want)
 		}
 	}
